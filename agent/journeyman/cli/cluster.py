@@ -1,0 +1,43 @@
+"""`journeyman cluster`: what an admin prepares on a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import click
+
+from journeyman.cli.output import print_json
+from journeyman.core.cluster_manifests import manifests
+from journeyman.core.node_name import checked_name
+
+
+@click.group(epilog="Example: journeyman cluster manifests desk attic | kubectl apply -f -")
+def command() -> None:
+    """Prepare a Kubernetes cluster for nodes."""
+
+
+@command.command("manifests", epilog="Example: journeyman cluster manifests desk attic | kubectl apply -f -")
+@click.argument("nodes", nargs=-1, required=True)
+@click.option("--account-namespace", default="foreman-system", show_default=True, help="Of ServiceAccounts.")
+@click.option(
+    "--namespace", "task_namespaces", multiple=True, default=("default",), show_default=True, help="Of tasks."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a List in JSON.")
+def print_manifests(
+    *, nodes: tuple[str, ...], account_namespace: str, task_namespaces: tuple[str, ...], as_json: bool
+) -> None:
+    """Print one ServiceAccount for each of NODES, its RBAC, and the admission policy for all, as YAML.
+
+    Each account may speak for the FleetNode of its name, work on the tasks assigned to that, and renew its
+    own token. The first one is made by `kubectl create token journeyman-NAME --namespace foreman-system`.
+    The policy needs Kubernetes 1.30.
+    """
+    made = manifests(
+        [checked_name(node) for node in nodes],
+        account_namespace=account_namespace,
+        task_namespaces=task_namespaces,
+    )
+    if as_json:
+        print_json({"apiVersion": "v1", "kind": "List", "items": made})
+        return
+    import yaml
+
+    print(yaml.safe_dump_all(made, sort_keys=False, width=110), end="")

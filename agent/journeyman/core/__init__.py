@@ -1,0 +1,1 @@
+"""Pure decisions: nothing here touches the world, and time is an argument."""

@@ -1,0 +1,1 @@
+"""What the proxy decides: where a request goes, what it may hold, and what a stream says."""

@@ -1,0 +1,1 @@
+"""What the agent does over and over, one file a loop."""

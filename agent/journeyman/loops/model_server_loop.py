@@ -1,0 +1,285 @@
+"""Keeps one model server for each configured model, and knows where each answers.
+
+Servers are workers, so they outlive the agent: ending this loop leaves them running, and the next one
+adopts those that were started for the same configuration.  The life of each is in `serving/keeper.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from journeyman.core.completion import KEY_FILE
+from journeyman.core.gates.ladder import Action, Do, Job
+from journeyman.core.gates.rules import Level
+from journeyman.core.model_server import Phase, begin
+from journeyman.core.proxy.routes import Route
+from journeyman.core.worker_specs import CONFIG_LABEL, MODEL_LABEL, MODEL_SERVER, Interpreter
+from journeyman.ports import Clock, Endpoint, InferenceProbe, JsonObject, ModelStore, Workers
+from journeyman.serving.keeper import Keeper, Surroundings
+from journeyman.serving.neighbours import Neighbours
+from journeyman.serving.server import Server
+from journeyman.serving.starting import Starter
+from journeyman.settings import Settings
+from journeyman_updater.contract import WorkerExit, WorkerRecord
+
+log = structlog.get_logger(__name__)
+
+LAST_LINES = 10
+
+
+class ModelServerLoop:
+    """The model servers of this host.
+
+    Args:
+        workers: the processes.
+        store: the models.
+        probe: proves that a server generates.
+        clock: time.
+        settings: the models to serve, the preferred one first; timeouts and grace periods.
+        interpreter: the Python that runs the servers.
+        neighbours: what the servers have to do with the rest of the agent.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: Workers,
+        store: ModelStore,
+        probe: InferenceProbe,
+        clock: Clock,
+        settings: Settings,
+        interpreter: Interpreter,
+        neighbours: Neighbours,
+    ) -> None:
+        self._workers = workers
+        self._settings = settings
+        self._clock = clock
+        self._tell_others = neighbours.changed
+        self._neighbours = replace(neighbours, changed=self._changed)
+        self._change = asyncio.Event()
+        self._ending: set[asyncio.Future[WorkerExit | None]] = set()
+        self._room = asyncio.Event()
+        self._leaving: list[asyncio.Task[None]] = []
+        self._starter = Starter(workers, store, interpreter)
+        surroundings = Surroundings(
+            self._neighbours, self._place_free, self._memory_free, self._given_back, self._made_place
+        )
+        self._keepers = [
+            Keeper(
+                Server(wanted, begin(clock.monotonic())),
+                workers=workers,
+                starter=self._starter,
+                probe=probe,
+                clock=clock,
+                settings=settings,
+                surroundings=surroundings,
+            )
+            for wanted in settings.served()
+        ]
+        self._servers = [keeper.server for keeper in self._keepers]
+
+    def servers(self) -> Sequence[Server]:
+        """All of them, the preferred one first, to look at."""
+        return self._servers
+
+    def ready_models(self) -> list[str]:
+        """The models that answer now, the preferred one first, then those that have to be woken for it."""
+        awake = [server.model for server in self._servers if server.endpoint is not None]
+        return [*awake, *(one.model for one in self._servers if one.sleeps and one.model not in awake)]
+
+    def context_tokens(self) -> int:
+        """The longest context of a chat model that can be asked; 0 if none can, or nobody knows."""
+        # Tasks talk: the context of an embedder would promise them what no model of theirs has.
+        talking = [one for one in self._servers if one.can_be_asked and one.wanted.mode == "chat"]
+        known = [one.context_tokens for one in talking]
+        return max(known, default=0)
+
+    def endpoint_for(self, model: str) -> Endpoint | None:
+        """Where that model answers, or None while it does not."""
+        endpoints = (one.endpoint for one in self._servers if one.model == model and not one.is_leaving)
+        return next((endpoint for endpoint in endpoints if endpoint is not None), None)
+
+    def wake(self, model: str) -> bool:
+        """Starts that model if it sleeps.  Returns whether it does, or is on its way from its sleep."""
+        return any(keeper.wake() for keeper in self._keepers if keeper.server.model == model)
+
+    def snapshot(self) -> list[JsonObject]:
+        """What people are shown of each server, the preferred model first; no key is among it."""
+        return [{**server.shown(), "lastWords": self._last_words(server)} for server in self._servers]
+
+    def _last_words(self, server: Server) -> list[str]:
+        """The end of the log of one that is in trouble, without its key: a program may print that."""
+        if server.record is None or server.state.phase is Phase.READY:
+            return []
+        key = (self._workers.read_file(server.record, KEY_FILE) or b"").decode(errors="replace").strip()
+        words = self._workers.last_words(server.record)
+        return [line for line in (words.replace(key, "***") if key else words).splitlines() if line][
+            -LAST_LINES:
+        ]
+
+    def routes(self) -> list[Route]:
+        """Where the proxy finds each model, the preferred one first.
+
+        A server that was adopted is not taken from the clients that it serves until it has been proven anew.
+        """
+        return [server.route(self._key_file_of(server)) for server in self._servers]
+
+    def _key_file_of(self, server: Server) -> str:
+        if server.record is None:
+            return str(server.wanted.key_file or "")
+        return str(self._workers.path_of(server.record, KEY_FILE))
+
+    def adopt(self) -> None:
+        """Takes up the servers that run for the same models with the same settings.
+
+        Needs no network.  `run` proves them before they count as ready.
+        """
+        for server in self._servers:
+            server.config = self._starter.config_if_here(server) if server.is_ours else None
+        for record in self._of_model_servers():
+            label = record.labels.get(CONFIG_LABEL)
+            keeper = next((keeper for keeper in self._keepers if keeper.server.fits(label)), None)
+            if keeper is not None and self._workers.running(record):
+                keeper.adopt(record)
+
+    async def run(self) -> None:
+        """Ends servers that nobody wants, and keeps the others until it is cancelled: they go on then.
+
+        Those that leave finish what they have, and no other one is loaded into their memory before.
+        """
+        adopted = [server.record for server in self._servers]
+        strays = [record for record in self._of_model_servers() if record not in adopted]
+        async with asyncio.TaskGroup() as tasks:
+            self._leaving = [tasks.create_task(self._drain(record)) for record in strays]
+            for keeper in self._keepers:
+                tasks.create_task(keeper.keep(), name=f"keep {keeper.server.model}")
+            # Without any server, and when all have failed, there is nothing to do but to go on living.
+            if self._settings.proxy:
+                await self._hear()
+            await asyncio.Event().wait()
+
+    async def _hear(self) -> None:
+        """Wakes the servers for which the proxy holds requests.  Asks nobody while all are awake."""
+        while True:
+            if not self._asleep():
+                self._change.clear()
+                await self._change.wait()
+                continue
+            wanted = await self._neighbours.wanted()
+            # Looked up only now, as others may have fallen asleep meanwhile.
+            woken = [keeper for keeper in self._asleep() if keeper.server.model in wanted]
+            for keeper in woken:
+                keeper.wake()
+            if not woken:
+                # There may be no proxy yet, or one that has not been told yet who is awake.
+                await self._clock.sleep(self._settings.outbox_retry_first_seconds)
+
+    def _asleep(self) -> list[Keeper]:
+        return [keeper for keeper in self._keepers if keeper.server.state.phase is Phase.ASLEEP]
+
+    def _changed(self) -> None:
+        self._change.set()
+        self._tell_others()
+
+    async def _made_place(self) -> bool:
+        """Ends the server on demand that was used least lately, as soon as one is idle.
+
+        Gives up when a request that was held has been refused by now, or when there is no such server.
+        """
+        deadline = self._clock.monotonic() + self._settings.proxy_hold_seconds
+        while self._clock.monotonic() < deadline:
+            # One that is loading will be used, and idle after that.
+            others = [keeper for keeper, _ in self._running() if keeper.server.is_on_demand]
+            if not others:
+                return False
+            for keeper in sorted(others, key=lambda keeper: keeper.use.since):
+                if await keeper.give_way():
+                    return True
+            await self._clock.sleep(self._settings.model_probe_interval_seconds)
+        return False
+
+    async def stop_all(self) -> None:
+        """Ends all servers; for a host that stops serving, once `run` has been cancelled."""
+        await asyncio.gather(*map(self._stop, self._of_model_servers()))
+
+    def _of_model_servers(self) -> list[WorkerRecord]:
+        return [record for record in self._workers.known() if record.kind == MODEL_SERVER]
+
+    async def _place_free(self, model: str) -> None:
+        """Returns once those that leave have gone, and the last server of that model with them."""
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+        for record in self._of_model_servers():
+            if record.labels.get(MODEL_LABEL) == model:
+                await self._drain(record)
+
+    async def _memory_free(self) -> None:
+        while self._neighbours.memory() is not Level.OPEN:
+            await self._room.wait()
+
+    def _given_back(self) -> None:
+        for keeper in self._keepers:
+            keeper.memory_given_back()
+
+    def look(self) -> None:
+        """Takes note of a new verdict: servers that were ended for memory come back when its gate is open."""
+        if self._neighbours.memory() is Level.OPEN:
+            self._room.set()
+            self._room = asyncio.Event()
+
+    def doubt(self) -> None:
+        """The host has slept: servers that listen may have died inside all the same, so each is asked."""
+        for keeper in self._keepers:
+            keeper.doubt()
+
+    # The ladder; see `loops/ladder_loop.py`.
+
+    def work(self) -> list[Job]:
+        """The servers, while the memory gate asks for more than no new work: they answer to no other one."""
+        if self._neighbours.memory() <= Level.HOLD:
+            return []
+        idle = not self._neighbours.in_use()
+        return [
+            Job(
+                record.worker_id, keeper.server.state.since, self._workers.usage(record).ram_bytes,
+                suspendable=False, retriable=False, idle=idle, gates=frozenset({"memory"}),
+            )
+            for keeper, record in self._running()
+        ]  # fmt: skip
+
+    def carry_out(self, action: Action) -> None:
+        """Ends one server; it comes back when the memory gate is open again."""
+        running = ((keeper, record) for keeper, record in self._running())
+        found = next((pair for pair in running if pair[1].worker_id == action.job_id), None)
+        if found is None:
+            return
+        keeper, record = found
+        keeper.make_room(action.reason)
+        if action.do is Do.KILL:
+            self._workers.signal(record, signal.SIGKILL)
+            return
+        ending = asyncio.ensure_future(self._workers.stop(record, grace_seconds=action.grace_seconds))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _running(self) -> list[tuple[Keeper, WorkerRecord]]:
+        return [
+            (keeper, record)
+            for keeper in self._keepers
+            if (record := keeper.server.record) is not None and self._workers.running(record)
+        ]
+
+    async def _drain(self, record: WorkerRecord) -> None:
+        await self._end(record, self._settings.model_drain_seconds)
+
+    async def _stop(self, record: WorkerRecord) -> None:
+        await self._end(record, self._settings.worker_stop_grace_seconds)
+
+    async def _end(self, record: WorkerRecord, grace_seconds: float) -> None:
+        await self._workers.stop(record, grace_seconds=grace_seconds)
+        self._workers.remove(record)

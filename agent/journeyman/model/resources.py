@@ -1,0 +1,36 @@
+"""The resources of the API as plain data: where a kind is served, and whether it has a namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FOREMAN_GROUP = "foreman.llmkube.dev"
+INFERENCE_GROUP = "inference.llmkube.dev"
+VERSION = "v1alpha1"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind, and the path parts under which the API serves it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the bare version for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+FLEET_NODES = Resource(FOREMAN_GROUP, VERSION, "fleetnodes", "FleetNode", namespaced=False)
+AGENTIC_TASKS = Resource(FOREMAN_GROUP, VERSION, "agentictasks", "AgenticTask", namespaced=True)
+AGENTS = Resource(FOREMAN_GROUP, VERSION, "agents", "Agent", namespaced=True)
+AGENT_RELEASES = Resource(FOREMAN_GROUP, VERSION, "agentreleases", "AgentRelease", namespaced=False)
+MODEL_PROFILES = Resource(FOREMAN_GROUP, VERSION, "modelprofiles", "ModelProfile", namespaced=False)
+INFERENCE_SERVICES = Resource(
+    INFERENCE_GROUP, VERSION, "inferenceservices", "InferenceService", namespaced=True
+)
+MODELS = Resource(INFERENCE_GROUP, VERSION, "models", "Model", namespaced=True)

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible proxy: one stable endpoint for all models of this host."""

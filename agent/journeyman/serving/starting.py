@@ -1,0 +1,123 @@
+"""From what the settings say to a server that runs: obtains the model, and starts the worker."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from journeyman.core.server_config import ServerConfig
+from journeyman.core.worker_specs import Interpreter, model_server_spec
+from journeyman.model.model_file import ModelFile
+from journeyman.ports import ModelStore, Workers
+from journeyman.serving.server import Server
+from journeyman.settings import Inference
+from journeyman.waiting import aside
+from journeyman_updater.contract import WorkerRecord
+
+log = structlog.get_logger(__name__)
+
+# What is served from a folder, which the store does not keep.
+FROM_FOLDERS = {"mlx"}
+
+
+class Starter:
+    """Starts model servers.
+
+    Args:
+        workers: the processes.
+        store: the models.
+        interpreter: the Python that runs the workers.
+    """
+
+    def __init__(self, workers: Workers, store: ModelStore, interpreter: Interpreter) -> None:
+        self._workers = workers
+        self._store = store
+        self._interpreter = interpreter
+
+    def config_if_here(self, server: Server) -> ServerConfig | None:
+        """What it is started for; None where something of it has to be fetched first.
+
+        Notes at the server what its model was trained for.
+        """
+        wanted = server.wanted
+        found = self._find(wanted.model, wanted)
+        draft = self._find(wanted.draft_model, wanted) if wanted.draft_model else None
+        if found is None or (wanted.draft_model and draft is None):
+            return None
+        server.trained_tokens = found.context_tokens
+        return config_of(wanted, found, draft)
+
+    async def obtain(self, server: Server) -> ServerConfig:
+        """What its server is started for, once all of it is here.
+
+        Asked before each start, as the user may have put another file in the place of the last one.
+
+        Raises:
+            ModelError: there is no such model, or it is damaged.
+            HostError: it could not be fetched.
+        """
+        wanted = server.wanted
+
+        def tell(line: str) -> None:
+            server.progress = line
+            log.info("model_progress", model=wanted.shown_name, progress=line)
+
+        try:
+            for model in filter(None, (wanted.model, wanted.draft_model)):
+                if self._find(model, wanted) is None:
+                    await aside(partial(self._store.obtain, model, tell))
+        finally:
+            server.progress = ""
+        config = self.config_if_here(server)
+        assert config is not None
+        return config
+
+    def start(self, config: ServerConfig) -> WorkerRecord:
+        """A worker with a key of its own.  Raises WorkerError: it could not be started."""
+        key = secrets.token_urlsafe(32).encode()
+        spec, files = model_server_spec(config, key, self._interpreter)
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", config.model)[:80]
+        return self._workers.start(f"model-{name}-{secrets.token_hex(4)}", spec, files)
+
+    def _find(self, model: str, wanted: Inference) -> ModelFile | None:
+        if wanted.runtime not in FROM_FOLDERS:
+            return self._store.find(model)
+        # Whether it is one is found out, and told, by the runtime.
+        path = Path(model).expanduser().absolute()
+        return ModelFile(path.name, str(path), "", 0, "", "", 0, has_chat_template=False)
+
+
+def config_of(wanted: Inference, model: ModelFile, draft: ModelFile | None) -> ServerConfig:
+    """The configuration of a server.
+
+    Args:
+        wanted: with nothing left open, as `Settings.served` has it.
+        model: what it serves.
+        draft: what drafts for it.
+    """
+    defaults = ServerConfig(model.name, model.path, model.sha256)
+    return ServerConfig(
+        model=wanted.name or model.name,
+        path=model.path,
+        sha256=model.sha256,
+        context_tokens=wanted.context_tokens or defaults.context_tokens,
+        parallel=wanted.slots or defaults.parallel,
+        threads=wanted.threads or 0,
+        runtime=wanted.runtime,
+        program=str(wanted.program or ""),
+        mode=wanted.mode,
+        gpu_layers=defaults.gpu_layers if wanted.gpu_layers is None else wanted.gpu_layers,
+        cache_type_k=wanted.cache_type_k or "",
+        cache_type_v=wanted.cache_type_v or "",
+        flash_attention=wanted.flash_attention,
+        draft_path="" if draft is None else draft.path,
+        draft_sha256="" if draft is None else draft.sha256,
+        jinja=wanted.jinja,
+        chat_template_file=str(wanted.chat_template_file or ""),
+        port=wanted.port,
+        extra_args=wanted.extra_args,
+    )

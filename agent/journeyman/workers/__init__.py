@@ -1,0 +1,1 @@
+"""Programs that run under a shim and outlive the agent."""

@@ -1,0 +1,118 @@
+"""What a node may do with its credential: speak for itself, and work on the tasks that it was given.
+
+These are the limits that `journeyman cluster manifests` asks of a real API server: `refusal` is what RBAC
+says there, `change_refusal` what a ValidatingAdmissionPolicy says.  Pure: the HTTP surface asks and refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from journeyman.model.agentic_task import IN_FLIGHT, TaskPhase
+from journeyman.model.resources import AGENT_RELEASES, AGENTIC_TASKS, AGENTS, FLEET_NODES
+from journeyman_plane.core.paths import Target
+from journeyman_plane.errors import RequestError
+
+READING = frozenset({"get", "list", "watch"})
+OWN_NODE = frozenset({"get", "create", "update", "patch", "delete"})
+READABLE = frozenset(each.plural for each in (AGENTIC_TASKS, AGENTS, AGENT_RELEASES))
+# Of its own status, what the controllers write: the task that was scheduled, and the order to update.
+CONTROLLERS_FIELDS = ("updateRequest", "currentTask")
+# What holds an object back from its deletion, or ties its life to that of another one.
+LIFE_FIELDS = ("finalizers", "ownerReferences")
+_OPEN_PREFIXES = ("/api/", "/apis/", "/openapi/")
+_OPEN_PATHS = frozenset({"/api", "/apis", "/version"})
+
+
+def may_ask(node: str, method: str, path: str) -> bool:
+    """Whether a node may use a path at all; what names objects is judged by `refusal`, too."""
+    if path.startswith("/artifacts/"):
+        return method in {"GET", "HEAD"}
+    if path == f"/node-credentials/{node}":
+        return method == "DELETE"
+    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES)
+
+
+def refusal(node: str, verb: str, target: Target) -> str:
+    """Why a node may not do that, whatever it writes; empty if it may.
+
+    Args:
+        node: the name of its FleetNode.
+        verb: as Kubernetes names verbs.
+        target: what is read or written; a create names no object yet.
+    """
+    resource, what = target.resource, f"{verb} {target.resource.plural}"
+    if target.subresource:
+        what += f"/{target.subresource}"
+    is_ours = resource.group == FLEET_NODES.group
+    if is_ours and resource.plural == FLEET_NODES.plural and verb in OWN_NODE:
+        own = verb == "create" or target.name == node
+        return "" if own else f'node "{node}" may {what} for itself only'
+    if is_ours and resource.plural in READABLE and verb in READING:
+        return ""
+    writes_status = target.subresource == "status" and verb in {"update", "patch"}
+    if is_ours and resource.plural == AGENTIC_TASKS.plural and writes_status:
+        return ""
+    return f'node "{node}" may not {what}'
+
+
+def change_refusal(node: str, target: Target, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Why a node may not write that content, which `refusal` has let pass; empty if it may.
+
+    Args:
+        node: the name of its FleetNode.
+        target: what is written.
+        before: the stored object; empty for a new one.
+        after: the object as it would be stored.
+    """
+    if target.resource.plural == AGENTIC_TASKS.plural:
+        return _task_refusal(node, before.get("status") or {}, after.get("status") or {})
+    if target.subresource == "status":
+        return _status_refusal(before.get("status") or {}, after.get("status") or {})
+    return _node_refusal(node, before.get("metadata") or {}, after)
+
+
+def forbidden(target: Target, why: str) -> RequestError:
+    """The error, in the words of Kubernetes."""
+    name = f' "{target.name}"' if target.name else ""
+    return RequestError(
+        f"{target.resource.qualified}{name} is forbidden: {why}", status=403, reason="Forbidden"
+    )
+
+
+def _node_refusal(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    metadata, spec = after["metadata"], after.get("spec") or {}
+    if metadata["name"] != node or spec.get("nodeName") != node:
+        return f'node "{node}" may be no other node'
+    for name in LIFE_FIELDS:
+        if (metadata.get(name) or []) != (before.get(name) or []):
+            return f"a node may not write metadata.{name}"
+    return ""
+
+
+def _status_refusal(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    for name in CONTROLLERS_FIELDS:
+        if before.get(name) != after.get(name):
+            return f"status.{name} is written by the control plane alone"
+    if _ready(before) != _ready(after):
+        return "the condition Ready is written by the control plane alone"
+    return ""
+
+
+def _ready(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((each for each in status.get("conditions") or () if each.get("type") == "Ready"), None)
+
+
+def _task_refusal(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if before.get("assignedNode") != node:
+        return f'the task is not assigned to node "{node}"'
+    if before.get("phase") not in IN_FLIGHT:
+        return "the task has ended"
+    keeps, is_pending = after.get("assignedNode") == node, after.get("phase") == TaskPhase.PENDING
+    if after.get("assignedNode") and not keeps:
+        return "a node may keep a task or hand it back, not give it to another node"
+    # In flight without a node is the one state that no controller ever mends.
+    if keeps == is_pending:
+        return "a task that is handed back is Pending without a node, and no other is"
+    return ""

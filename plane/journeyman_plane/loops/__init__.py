@@ -1,0 +1,1 @@
+"""What the plane does over and over."""

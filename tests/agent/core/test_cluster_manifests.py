@@ -1,0 +1,85 @@
+"""What an admin applies binds each account to its own node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+
+from journeyman.cli import root as cli
+from journeyman.core.cluster_manifests import manifests
+from journeyman.core.node_permissions import ALL
+
+MADE = manifests(["desk", "attic"], account_namespace="fleet", task_namespaces=["default", "work"])
+
+
+def of_kind(kind: str, name: str = "") -> list[dict[str, Any]]:
+    return [each for each in MADE if each["kind"] == kind and name in ("", each["metadata"]["name"])]
+
+
+def rules_of(account: str) -> list[tuple[dict[str, Any], str]]:
+    """What RBAC gives an account: each rule, and the namespace for which it holds; empty for all."""
+    found = []
+    for binding in of_kind("ClusterRoleBinding") + of_kind("RoleBinding"):
+        if binding["subjects"] != [{"kind": "ServiceAccount", "name": account, "namespace": "fleet"}]:
+            continue
+        (role,) = of_kind(binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        found += [(rule, binding["metadata"].get("namespace", "")) for rule in role["rules"]]
+    return found
+
+
+def test_an_account_may_do_what_an_agent_does_and_no_more() -> None:
+    """All that the agent asks for is granted, to the own node by name where it has one, and nothing else."""
+    rules = rules_of("journeyman-desk")
+    granted = {
+        (rule["apiGroups"][0], path, verb, tuple(rule.get("resourceNames", ())), namespace)
+        for rule, namespace in rules
+        for path in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    wanted = {
+        (each.resource.group, each.path, verb, ("desk",) if each.own else (), namespace)
+        for each in ALL
+        for verb in each.verbs
+        for namespace in (("default", "work") if each.resource.namespaced else ("",))
+    }
+    own_token = ("", "serviceaccounts/token", "create", ("journeyman-desk",), "fleet")
+    assert granted == wanted | {own_token}
+
+
+def test_every_object_is_one_of_its_own() -> None:
+    """No two objects have the same place, so that applying them all is applying each."""
+    places = [
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in MADE
+    ]
+    assert len(places) == len(set(places))
+    assert [each["metadata"]["name"] for each in of_kind("ServiceAccount")] == [
+        "journeyman-desk",
+        "journeyman-attic",
+    ]
+
+
+def test_the_policy_denies_what_rbac_cannot_pin() -> None:
+    """It looks at every write of nodes and tasks by such an account, and denies, also where it fails."""
+    (policy,), (binding,) = of_kind("ValidatingAdmissionPolicy"), of_kind("ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    (condition,) = policy["spec"]["matchConditions"]
+    assert '"system:serviceaccount:fleet:journeyman-"' in condition["expression"]
+    watched = {
+        path for rule in policy["spec"]["matchConstraints"]["resourceRules"] for path in rule["resources"]
+    }
+    assert watched == {"fleetnodes", "fleetnodes/status", "agentictasks", "agentictasks/status"}
+    said = " ".join(each["message"] for each in policy["spec"]["validations"])
+    for subject in ("own FleetNode alone", "status.updateRequest", "condition Ready", "not assigned"):
+        assert subject in said
+
+
+def test_the_command_prints_yaml_that_says_the_same() -> None:
+    """`journeyman cluster manifests` prints these objects, a document each, and refuses a bad name."""
+    words = ["cluster", "manifests", "desk", "attic", "--account-namespace", "fleet"]
+    words += ["--namespace", "default", "--namespace", "work"]
+    done = CliRunner().invoke(cli, words)
+    assert list(yaml.safe_load_all(done.output)) == MADE
+    assert CliRunner().invoke(cli, ["cluster", "manifests", "No Name"]).exit_code != 0

@@ -1,0 +1,53 @@
+"""How fast a model is, from its server to the control plane: real agent, plane, proxy and server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agents import AgentProcess, agent
+from tests.support.plane import FOREMAN, RunningPlane, running_plane
+from tests.support.proxy_clients import StreamingClient, is_whole
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+
+def shown(running: AgentProcess) -> dict[str, Any]:
+    (model,) = running.status()["models"]
+    assert isinstance(model, dict)
+    return model
+
+
+def speed_of_node(plane: RunningPlane, name: str) -> int:
+    with plane.client() as client:
+        node = client.get(f"{FOREMAN}/fleetnodes/{name}").json()
+    return int(node.get("status", {}).get("capability", {}).get("tokensPerSecond", 0))
+
+
+def test_a_speed_is_measured_once_and_told(tmp_path: Path, tiny_model: Path) -> None:
+    """The status and the FleetNode have it, streams add their mean, and the next agent asks nothing."""
+    options = {"model_speed_idle_seconds": "0.1"}
+    with (
+        running_plane(tmp_path) as plane,
+        agent(tmp_path, plane.url, plane.token_file, models=(str(tiny_model),), options=options) as running,
+    ):
+        running.until_serving()
+        eventually(lambda: shown(running)["tokensPerSecond"], within_seconds=60)
+        measured = shown(running)["tokensPerSecond"]
+        eventually(lambda: speed_of_node(plane, running.name) == max(1, round(measured)), within_seconds=60)
+
+        assert shown(running)["sustainedTokensPerSecond"] is None
+        eventually(lambda: running.status()["proxy"]["phase"] == "ready", within_seconds=60)
+        proxy = running.status()["proxy"]
+        client = StreamingClient(proxy["baseUrl"], Path(proxy["keyFile"]).read_text().strip())
+        assert is_whole(asyncio.run(client.read_all(50)))
+        eventually(lambda: shown(running)["sustainedTokensPerSecond"], within_seconds=60)
+
+        running.kill()
+        running.start().until_serving()
+        assert shown(running)["tokensPerSecond"] == measured
+        assert running.log().count("speed_measured") == 1

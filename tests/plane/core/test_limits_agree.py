@@ -1,0 +1,118 @@
+"""The plane's own limits and the policy that `journeyman cluster manifests` prints say the same.
+
+The expressions of the policy are evaluated by an implementation of CEL, on every pair of states that matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import celpy
+import pytest
+from celpy.adapter import json_to_cel
+
+from journeyman.core.cluster_manifests import manifests
+from journeyman.model.resources import AGENTIC_TASKS, FLEET_NODES
+from journeyman_plane.adapters.crd_files import load_registry
+from journeyman_plane.core import node_limits
+from journeyman_plane.core.paths import Target
+
+pytestmark = pytest.mark.slow
+JsonObject = dict[str, Any]
+ME = "mine"
+USER = f"system:serviceaccount:fleet:journeyman-{ME}"
+VERBS = {"CREATE": "create", "UPDATE": "patch", "DELETE": "delete"}
+ORDER = {"targetVersion": "1", "url": "https://u", "sha256": "a"}
+REGISTRY = load_registry()
+NODES, TASKS = FLEET_NODES.plural, AGENTIC_TASKS.plural
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write by the node `mine`."""
+
+    operation: str
+    plural: str
+    subresource: str
+    before: JsonObject | None
+    after: JsonObject | None
+
+
+def node(name: str = ME, status: JsonObject | None = None, **metadata: Any) -> JsonObject:
+    body: JsonObject = {"metadata": {"name": name, **metadata}, "spec": {"nodeName": name}}
+    return body if status is None else body | {"status": status}
+
+
+def task(status: JsonObject) -> JsonObject:
+    return {"metadata": {"name": "t", "namespace": "default"}, "spec": {}, "status": status}
+
+
+def conditions(ready: str) -> list[JsonObject]:
+    return [{"type": "Held", "status": "False"}, {"type": "Ready", "status": ready}]
+
+
+def writes() -> Iterator[Write]:
+    """Every write of the nodes and tasks below, allowed or not."""
+    impostor = node() | {"spec": {"nodeName": "peer"}}
+    held, owned = node(finalizers=["a/b"]), node(ownerReferences=[{"name": "x"}])
+    for body in (node(), node("peer"), impostor, held, owned):
+        yield Write("CREATE", NODES, "", None, body)
+    for body in (node(), node("peer")):
+        yield Write("DELETE", NODES, "", body, None)
+        yield Write("UPDATE", NODES, "status", body, body | {"status": {"phase": "Ready"}})
+    for pair in itertools.product((node(), node(labels={"a": "b"}), impostor, held, owned), repeat=2):
+        yield Write("UPDATE", NODES, "", *pair)
+    statuses: list[JsonObject | None] = [None, {}, {"phase": "Ready"}, {"currentTask": "a/b"}]
+    statuses += [{"updateRequest": ORDER}, {"updateRequest": ORDER | {"url": "https://v"}}]
+    statuses += [{"conditions": each} for each in ([], conditions("True"), conditions("False"))]
+    for old, new in itertools.product(statuses, repeat=2):
+        yield Write("UPDATE", NODES, "status", node(status=old), node(status=new))
+    phases = ("Pending", "Scheduled", "Running", "Succeeded")
+    owners: tuple[JsonObject, ...] = ({}, *({"assignedNode": name} for name in (ME, "peer")))
+    states = [{}, *({"phase": phase} | owner for phase in phases for owner in owners)]
+    for old, new in itertools.product(states, repeat=2):
+        yield Write("UPDATE", TASKS, "status", task(old), task(new))
+    mine = task({"phase": "Running", "assignedNode": ME})
+    yield Write("UPDATE", TASKS, "", mine, mine)
+    yield Write("CREATE", TASKS, "", None, mine)
+    yield Write("DELETE", TASKS, "", mine, None)
+
+
+def said_by_the_plane(write: Write) -> str:
+    resource = REGISTRY.find(FLEET_NODES.group, FLEET_NODES.version, write.plural)
+    assert resource is not None
+    body = write.after or write.before or {}
+    name = "" if write.operation == "CREATE" else body["metadata"]["name"]
+    target = Target(resource, body["metadata"].get("namespace", ""), name, write.subresource)
+    why = node_limits.refusal(ME, VERBS[write.operation], target)
+    if why or write.after is None:
+        return why
+    return node_limits.change_refusal(ME, target, write.before or {}, write.after)
+
+
+def test_plane_and_policy_refuse_the_same_writes() -> None:
+    """What one refuses the other refuses, and what one allows the other allows; some of each is there."""
+    (policy,) = (
+        each
+        for each in manifests([ME], account_namespace="fleet", task_namespaces=["default"])
+        if each["kind"] == "ValidatingAdmissionPolicy"
+    )
+    cel = celpy.Environment()
+    programs = [cel.program(cel.compile(each["expression"])) for each in policy["spec"]["validations"]]
+    allowed = refused = 0
+    for write in writes():
+        request = {
+            "userInfo": {"username": USER},
+            "operation": write.operation,
+            "resource": {"resource": write.plural},
+            "subResource": write.subresource,
+        }
+        given = {"request": request, "object": write.after, "oldObject": write.before}
+        context = {name: json_to_cel(value) for name, value in given.items()}
+        by_policy = all(program.evaluate(context) for program in programs)
+        assert by_policy == (not said_by_the_plane(write)), (write, said_by_the_plane(write))
+        allowed, refused = allowed + by_policy, refused + (not by_policy)
+    assert min(allowed, refused) > 30

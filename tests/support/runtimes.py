@@ -1,0 +1,66 @@
+"""The runtimes that can be had on this host, each with a model that it serves at once."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from journeyman.core.runtimes.mlx import UPSTREAM_MODEL
+from journeyman.core.server_config import ServerConfig
+from tests.support.runtime_cache import cached_runtime
+from tests.support.tiny_gguf import write_tiny_gguf
+from tests.support.tiny_mlx import write_tiny_mlx
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One runtime.
+
+    Attributes:
+        name: as the settings spell it.
+        program: where its program is; empty for what the worker finds itself.
+        model: what it serves.
+        asks_for_key: whether it refuses who does not show the key.
+        knows_its_context: whether it refuses what is longer; otherwise it takes as much as it is given.
+        upstream_model: what it calls the model.
+    """
+
+    name: str
+    program: str
+    model: Path
+    asks_for_key: bool = True
+    knows_its_context: bool = True
+    upstream_model: str = "tiny"
+
+    def config(self, model: Path | None = None) -> ServerConfig:
+        path = self.model if model is None else model
+        parallel = 1 if self.name == "llama-cpp-python" else 2
+        return ServerConfig(
+            "tiny", str(path), "0f", context_tokens=512, parallel=parallel, threads=1,
+            runtime=self.name, program=self.program,
+        )  # fmt: skip
+
+
+def installed_runtime(name: str, factory: pytest.TempPathFactory) -> Installed:
+    """The runtime with its tiny model.  Skips the test where it cannot be had."""
+    program = "" if name == "native" else _program(name)
+    folder = factory.mktemp("runtime")
+    if name == "mlx":
+        write_tiny_mlx(folder / "tiny")
+        return Installed(
+            "mlx", program, folder / "tiny",
+            asks_for_key=False, knows_its_context=False, upstream_model=UPSTREAM_MODEL,
+        )  # fmt: skip
+    write_tiny_gguf(folder / "tiny.gguf")
+    return Installed(name, program, folder / "tiny.gguf")
+
+
+def _program(name: str) -> str:
+    on_path = {"llama-server": "llama-server", "mlx": "mlx_lm.server"}.get(name, "")
+    found = cached_runtime(name) or (shutil.which(on_path) if on_path else "")
+    if not found:
+        pytest.skip(f"cannot run here: no {name}, which `scripts/test --full` fetches where it can be had")
+    return found

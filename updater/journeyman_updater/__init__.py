@@ -1,0 +1,1 @@
+"""Guard, shim and one-shot updater: what must still work when the agent does not."""

@@ -1,0 +1,1 @@
+"""Whatever starts the guard on this host, one file each."""

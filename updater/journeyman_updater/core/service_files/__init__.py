@@ -1,0 +1,1 @@
+"""The files that people install, as text: one renderer a service manager, all of them pure."""

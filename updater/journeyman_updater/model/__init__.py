@@ -1,0 +1,1 @@
+"""Frozen types of the updater: the state document, a release's manifest, the journal."""
