@@ -35,7 +35,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "place": set(),
         "errors": set(),
         "model": {"model", "errors"},
-        "ports": {"errors", "model"},
+        "ports": {"errors", "model", "ports"},
         "waiting": {"ports"},
         "core": BELOW_ADAPTERS,
         "settings": FLOORS | {"core", "place", "settings"},

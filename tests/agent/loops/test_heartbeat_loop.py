@@ -379,7 +379,7 @@ def test_a_lost_api_ends_nothing_and_the_next_beat_comes_soon_after_it_is_back(b
             bench.plane.down = None
             await bench.clock.run_for(30)
             beat = (await bench.node())["status"]["lastHeartbeatTime"]
-            # A beat is told to the second, so one in the first second of its return bears the time of its return.
+            # Told to the second: a beat in the first second of the return bears its time.
             assert beat >= format_time(START + timedelta(seconds=3600))
             assert loop.last_error == ""
 
