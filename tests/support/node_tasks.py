@@ -14,7 +14,7 @@ from journeyman.settings import Settings
 class OneModel:
     """A model that always answers."""
 
-    def ready_models(self) -> Sequence[str]:
+    def chat_models(self) -> Sequence[str]:
         return ["m"]
 
     def endpoint_for(self, model: str) -> Endpoint | None:

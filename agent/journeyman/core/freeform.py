@@ -38,13 +38,13 @@ class Refusal:
     message: str
 
 
-def ask(task: AgenticTask, persona: AgentPersona | None, ready_models: Sequence[str]) -> Question | Refusal:
+def ask(task: AgenticTask, persona: AgentPersona | None, chat_models: Sequence[str]) -> Question | Refusal:
     """Turns a task into a question.
 
     Args:
         task: a task that we have claimed.
         persona: the Agent that it names, or None if it names none.
-        ready_models: the models that answer here now, the preferred one first.
+        chat_models: the models that talk here now, the preferred one first.
     """
     if task.spec.kind is not TaskKind.FREEFORM:
         return Refusal(
@@ -55,11 +55,11 @@ def ask(task: AgenticTask, persona: AgentPersona | None, ready_models: Sequence[
     if not prompt.strip():
         return Refusal(FailureReason.CONSTRAINT_VIOLATED, "payload.prompt is empty")
     wanted = "" if persona is None else persona.model_name
-    model = next((name for name in ready_models if wanted in {"", name}), None)
+    model = next((name for name in chat_models if wanted in {"", name}), None)
     if model is None:
         return Refusal(
             FailureReason.INFERENCE_SERVICE_UNAVAILABLE,
-            f"model {wanted} is not served by this node" if wanted else "this node serves no model",
+            f"this node serves no chat model {wanted}".rstrip(),
         )
     return Question(
         model=model,

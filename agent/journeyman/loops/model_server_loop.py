@@ -92,6 +92,11 @@ class ModelServerLoop:
         awake = [server.model for server in self._servers if server.endpoint is not None]
         return [*awake, *(one.model for one in self._servers if one.sleeps and one.model not in awake)]
 
+    def chat_models(self) -> list[str]:
+        """Those of `ready_models` that talk: a task would get no answer from an embedder."""
+        talking = {server.model for server in self._servers if server.wanted.mode == "chat"}
+        return [model for model in self.ready_models() if model in talking]
+
     def context_tokens(self) -> int:
         """The longest context of a chat model that can be asked; 0 if none can, or nobody knows."""
         # Tasks talk: the context of an embedder would promise them what no model of theirs has.

@@ -44,8 +44,8 @@ ATTEMPT = "attempt"
 class Models(Protocol):
     """The model servers of this host."""
 
-    def ready_models(self) -> Sequence[str]:
-        """The models that answer now, the preferred one first, then those that have to be woken for it."""
+    def chat_models(self) -> Sequence[str]:
+        """The models that talk now, the preferred one first, then those that have to be woken for it."""
         ...
 
     def endpoint_for(self, model: str) -> Endpoint | None:
@@ -123,7 +123,7 @@ class TaskRunner:
     def can_start(self, task: AgenticTask) -> bool:
         """Whether a model answers; what needs none can start, if only to be refused with a reason."""
         waits_for_model = bool(self._settings.served()) and task.spec.kind is TaskKind.FREEFORM
-        return not waits_for_model or bool(self._models.ready_models())
+        return not waits_for_model or bool(self._models.chat_models())
 
     def adopt(self) -> None:
         """Takes up the runs of the agent before this one.  Needs no network."""
@@ -210,7 +210,7 @@ class TaskRunner:
     async def _start(
         self, task: AgenticTask, persona: AgentPersona | None, claim: Claim, *, attempt: int
     ) -> None:
-        question = ask(task, persona, self._models.ready_models())
+        question = ask(task, persona, self._models.chat_models())
         if isinstance(question, Refusal):
             await self._refuse(claim, question)
             return

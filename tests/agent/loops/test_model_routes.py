@@ -31,8 +31,8 @@ def test_no_longer_context_is_promised_than_the_model_was_trained_for(
     scenario(play)
 
 
-def test_the_context_of_an_embedder_is_no_context_of_a_task(tmp_path: Path) -> None:
-    """Tasks talk, so what an embedder can read is not promised to them."""
+def test_an_embedder_is_no_model_for_a_task(tmp_path: Path) -> None:
+    """Tasks talk, so neither an embedder nor what it can read is promised to them."""
     house = House(tmp_path)
 
     async def play() -> None:
@@ -40,6 +40,7 @@ def test_the_context_of_an_embedder_is_no_context_of_a_task(tmp_path: Path) -> N
             house.listens()
             await house.clock.run_for(1)
             assert (loop.ready_models(), loop.context_tokens()) == (["smol"], 0)
+            assert loop.chat_models() == []
 
     scenario(play)
 
