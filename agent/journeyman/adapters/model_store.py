@@ -30,7 +30,7 @@ from journeyman.adapters.model_waste import Waste, collect
 from journeyman.core.gates.marks import DiskMarks, marks_from
 from journeyman.core.model_facts import facts_of
 from journeyman.core.model_source import Source, is_source, read_source, stem_of
-from journeyman.errors import ModelError, ModelFault
+from journeyman.errors import ModelError, ModelFault, UsageError
 from journeyman.model.model_file import CATALOGUE, CatalogueEntry, ModelFacts, ModelFile
 from journeyman.settings import Settings
 from journeyman_updater.contract import write_durably
@@ -112,7 +112,10 @@ class FileModelStore:
         if found is not None:
             return found
         if is_source(wanted):
-            return self.pull(wanted, progress)
+            try:
+                return self.pull(wanted, progress)
+            except UsageError as error:
+                raise ModelError(error.message, error.advice, fault=ModelFault.MISSING) from error
         if _is_path(wanted):
             return self._register(_absolute(wanted), progress)
         entry = self._catalogue.get(wanted)

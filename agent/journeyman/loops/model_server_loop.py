@@ -1,7 +1,8 @@
-"""Keeps one model server for each configured model, and knows where each answers.
+"""Keeps one model server for each model that is wanted, and knows where each answers.
 
-Servers are workers, so they outlive the agent: ending this loop leaves them running, and the next one
-adopts those that were started for the same configuration.  The life of each is in `serving/keeper.py`.
+Wanted are the models of the settings, and those that the fleet asks for, which come and go.  Servers are
+workers, so they outlive the agent: ending this loop leaves them running, and the next one adopts those that
+were started for the same configuration.  The life of each is in `serving/keeper.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from journeyman.serving.keeper import Keeper, Surroundings
 from journeyman.serving.neighbours import Neighbours
 from journeyman.serving.server import Server
 from journeyman.serving.starting import Starter
-from journeyman.settings import Settings
+from journeyman.settings import Inference, Settings
 from journeyman_updater.contract import WorkerExit, WorkerRecord
 
 log = structlog.get_logger(__name__)
@@ -59,33 +60,88 @@ class ModelServerLoop:
         self._workers = workers
         self._settings = settings
         self._clock = clock
+        self._probe = probe
         self._tell_others = neighbours.changed
         self._neighbours = replace(neighbours, changed=self._changed)
         self._change = asyncio.Event()
         self._ending: set[asyncio.Future[WorkerExit | None]] = set()
         self._room = asyncio.Event()
-        self._leaving: list[asyncio.Task[None]] = []
+        self._leaving: set[asyncio.Task[None]] = set()
         self._starter = Starter(workers, store, interpreter)
-        surroundings = Surroundings(
+        self._surroundings = Surroundings(
             self._neighbours, self._place_free, self._memory_free, self._given_back, self._made_place
         )
-        self._keepers = [
-            Keeper(
-                Server(wanted, begin(clock.monotonic())),
-                workers=workers,
-                starter=self._starter,
-                probe=probe,
-                clock=clock,
-                settings=settings,
-                surroundings=surroundings,
-            )
-            for wanted in settings.served()
-        ]
-        self._servers = [keeper.server for keeper in self._keepers]
+        self._keepers = [self._keeper(wanted) for wanted in settings.served()]
+        self._group: asyncio.TaskGroup | None = None
+        self._keeping: dict[Keeper, asyncio.Task[None]] = {}
+
+    def _keeper(self, wanted: Inference) -> Keeper:
+        return Keeper(
+            Server(wanted, begin(self._clock.monotonic())),
+            workers=self._workers,
+            starter=self._starter,
+            probe=self._probe,
+            clock=self._clock,
+            settings=self._settings,
+            surroundings=self._surroundings,
+        )
 
     def servers(self) -> Sequence[Server]:
         """All of them, the preferred one first, to look at."""
         return self._servers
+
+    @property
+    def _servers(self) -> list[Server]:
+        return [keeper.server for keeper in self._keepers]
+
+    def want(self, others: Sequence[Inference]) -> None:
+        """From now on serves these, too, in place of those that it was given last.
+
+        A server that is no longer wanted gets nothing new, finishes what it has and ends.  One that is wanted
+        in another way does the same before its successor is loaded, unless its process is just what the
+        successor needs.  All others are left alone.
+
+        Args:
+            others: with nothing left open, as `Settings.settled` has it; their names are neither those of
+                the settings nor the same twice.
+        """
+        wanted = [*self._settings.served(), *others]
+        former = {keeper.server.wanted: keeper for keeper in self._keepers}
+        if list(former) == wanted:
+            return
+        self._keepers = [former.pop(each) if each in former else self._keeper(each) for each in wanted]
+        if self._group is not None:
+            self._replace(list(former.values()))
+        self._changed()
+
+    def _replace(self, former: Sequence[Keeper]) -> None:
+        """Lets those go, and begins with the keepers that are new."""
+        records = [record for keeper in former if (record := self._let_go(keeper)) is not None]
+        new = [keeper for keeper in self._keepers if keeper not in self._keeping]
+        for record in self._adopt_of(records, new):
+            self._see_off(record)
+        for keeper in new:
+            self._keep(keeper)
+
+    def _let_go(self, keeper: Keeper) -> WorkerRecord | None:
+        """Keeps it no longer; returns the worker that it leaves."""
+        self._keeping.pop(keeper).cancel()
+        # Whoever waits for it to give way would wait for ever.
+        keeper.use.begin()
+        log.info("model_server_dropped", model=keeper.server.model)
+        return keeper.server.record
+
+    def _keep(self, keeper: Keeper) -> None:
+        assert self._group is not None
+        keeping = self._group.create_task(keeper.keep(), name=f"keep {keeper.server.model}")
+        self._keeping[keeper] = keeping
+
+    def _see_off(self, record: WorkerRecord) -> None:
+        """Lets a worker finish what it has; nobody is loaded into its memory before it has gone."""
+        assert self._group is not None
+        leaving = self._group.create_task(self._gone(record))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
     def ready_models(self) -> list[str]:
         """The models that answer now, the preferred one first, then those that have to be woken for it."""
@@ -144,13 +200,21 @@ class ModelServerLoop:
 
         Needs no network.  `run` proves them before they count as ready.
         """
-        for server in self._servers:
+        self._adopt_of(self._of_model_servers(), self._keepers)
+
+    def _adopt_of(self, records: Sequence[WorkerRecord], keepers: Sequence[Keeper]) -> list[WorkerRecord]:
+        """Gives each keeper the worker that runs for just what it wants; returns those that nobody wants."""
+        for server in (keeper.server for keeper in keepers):
             server.config = self._starter.config_if_here(server) if server.is_ours else None
-        for record in self._of_model_servers():
+        left = []
+        for record in records:
             label = record.labels.get(CONFIG_LABEL)
-            keeper = next((keeper for keeper in self._keepers if keeper.server.fits(label)), None)
+            keeper = next((keeper for keeper in keepers if keeper.server.fits(label)), None)
             if keeper is not None and self._workers.running(record):
                 keeper.adopt(record)
+            else:
+                left.append(record)
+        return left
 
     async def run(self) -> None:
         """Ends servers that nobody wants, and keeps the others until it is cancelled: they go on then.
@@ -158,15 +222,20 @@ class ModelServerLoop:
         Those that leave finish what they have, and no other one is loaded into their memory before.
         """
         adopted = [server.record for server in self._servers]
-        strays = [record for record in self._of_model_servers() if record not in adopted]
         async with asyncio.TaskGroup() as tasks:
-            self._leaving = [tasks.create_task(self._drain(record)) for record in strays]
-            for keeper in self._keepers:
-                tasks.create_task(keeper.keep(), name=f"keep {keeper.server.model}")
-            # Without any server, and when all have failed, there is nothing to do but to go on living.
-            if self._settings.proxy:
-                await self._hear()
-            await asyncio.Event().wait()
+            self._group = tasks
+            try:
+                for record in self._of_model_servers():
+                    if record not in adopted:
+                        self._see_off(record)
+                for keeper in self._keepers:
+                    self._keep(keeper)
+                # Without any server, and when all have failed, there is nothing to do but to go on living.
+                if self._settings.proxy:
+                    await self._hear()
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
 
     async def _hear(self) -> None:
         """Wakes the servers for which the proxy holds requests.  Asks nobody while all are awake."""
@@ -278,6 +347,10 @@ class ModelServerLoop:
             for keeper in self._keepers
             if (record := keeper.server.record) is not None and self._workers.running(record)
         ]
+
+    async def _gone(self, record: WorkerRecord) -> None:
+        await self._drain(record)
+        self._given_back()
 
     async def _drain(self, record: WorkerRecord) -> None:
         await self._end(record, self._settings.model_drain_seconds)

@@ -250,9 +250,10 @@ class Settings(BaseSettings):
     def served(self) -> tuple[Inference, ...]:
         """All models of this host with nothing left open: first those of `models`, which are preferred."""
         short = [Inference(model=model) for model in self.models]
-        return tuple(self._settled(each) for each in (*short, *self.inference))
+        return tuple(self.settled(each) for each in (*short, *self.inference))
 
-    def _settled(self, wanted: Inference) -> Inference:
+    def settled(self, wanted: Inference) -> Inference:
+        """What is to be served with nothing left open: this host's own numbers where it names none."""
         general = {
             "context_tokens": self.model_context_tokens,
             "slots": self.model_parallel_slots,

@@ -248,9 +248,12 @@ def test_a_redirect_to_plain_http_is_refused(server: ReleaseServer, tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["hf://only/repo", "https://h/model.safetensors", "https://[x/m.gguf"])
 def test_what_is_no_source_is_a_usage_error(text: str, tmp_path: Path) -> None:
-    """It is refused before anything is asked or made."""
+    """It is refused before anything is asked or made, and is no model to a server that wants it."""
     with pytest.raises(UsageError):
         store_in(tmp_path).pull(text, quiet)
+    # Where it is no command line that names it, it ends the server of that model, and not the agent.
+    with pytest.raises(ModelError):
+        store_in(tmp_path).obtain(text, quiet)
     assert not (tmp_path / "models").exists()
 
 
