@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -48,13 +49,26 @@ CASES = [
     pytest.param(replace(MOE, weight_type="Q4_K"), SLOTS, id="experts, four slots"),
     pytest.param(GQA, NO_FLASH, id="all scores at once"),
 ]
+SHAPES = {
+    "heads of their own": MHA,
+    "grouped heads": GQA,
+    "grouped heads, 8 to 1": replace(GQA, kv_heads=4, layers=22),
+    "one head": MQA,
+    "sliding window": SWA,
+    "experts": MOE,
+}
+LOADS = {
+    "f16": F16,
+    "f16, 40000 tokens": replace(F16, context_tokens=40_000),
+    "q8_0": Q8,
+    "q4_0": Q4,
+    "q8_0 and q5_1": MIXED,
+    "four slots": SLOTS,
+    "no flash attention": NO_FLASH,
+}
 MANY = [
-    pytest.param(replace(shape, weight_type=kind), load)
-    for shape, kind, load in product(
-        [MHA, GQA, MQA, SWA, MOE, replace(GQA, kv_heads=4, layers=22)],
-        ["F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"],
-        [F16, replace(F16, context_tokens=40_000), Q8, Q4, MIXED, SLOTS, NO_FLASH],
-    )
+    pytest.param(replace(SHAPES[shape], weight_type=kind), LOADS[load], id=f"{shape} | {kind} | {load}")
+    for shape, kind, load in product(SHAPES, ["F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"], LOADS)
 ]
 
 
@@ -90,11 +104,17 @@ def reported(model: Path, load: ServerLoad) -> Reported:
     return Reported(sum(size for kind, size in found if kind == "KV"), sum(size for _, size in found))
 
 
-def check(shape: Shape, load: ServerLoad, folder: Path) -> None:
+Record = Callable[[str, object], None]
+
+
+def check(shape: Shape, load: ServerLoad, folder: Path, record: Record) -> None:
     model = folder / "shaped.gguf"
     write_shaped_gguf(model, shape)
     expected = estimate(facts_of([header_of(model)]), load)
     found = reported(model, load)
+    # For docs/evidence/memory-estimates.md: `--junitxml` writes them down.
+    record("estimated_bytes", expected.buffers_bytes)
+    record("reported_bytes", round(found.total_bytes))
     assert found.cache_bytes >= LEAST_CACHE_BYTES, "the case is too small to say anything"
     assert expected.cache_bytes == pytest.approx(found.cache_bytes, rel=0.001)
     assert expected.buffers_bytes == pytest.approx(found.total_bytes, rel=0.1)
@@ -102,13 +122,17 @@ def check(shape: Shape, load: ServerLoad, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "load"), CASES)
-def test_the_estimate_is_what_llama_cpp_takes(shape: Shape, load: ServerLoad, tmp_path: Path) -> None:
+def test_the_estimate_is_what_llama_cpp_takes(
+    shape: Shape, load: ServerLoad, tmp_path: Path, record_property: Record
+) -> None:
     """All buffers together within a tenth, and the cache of keys and values to a thousandth."""
-    check(shape, load, tmp_path)
+    check(shape, load, tmp_path, record_property)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("shape", "load"), MANY)
-def test_the_estimate_holds_over_a_grid(shape: Shape, load: ServerLoad, tmp_path: Path) -> None:
+def test_the_estimate_holds_over_a_grid(
+    shape: Shape, load: ServerLoad, tmp_path: Path, record_property: Record
+) -> None:
     """The same for each shape with each quantisation, cache and context."""
-    check(shape, load, tmp_path)
+    check(shape, load, tmp_path, record_property)

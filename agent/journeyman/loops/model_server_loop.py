@@ -23,6 +23,7 @@ from journeyman.core.worker_specs import CONFIG_LABEL, MODEL_LABEL, MODEL_SERVER
 from journeyman.ports import Clock, Endpoint, InferenceProbe, JsonObject, ModelStore, Workers
 from journeyman.serving.keeper import Keeper, Surroundings
 from journeyman.serving.neighbours import Neighbours
+from journeyman.serving.seen_traffic import SeenTraffic
 from journeyman.serving.server import Server
 from journeyman.serving.starting import Starter
 from journeyman.settings import Inference, Settings
@@ -63,6 +64,7 @@ class ModelServerLoop:
         self._probe = probe
         self._tell_others = neighbours.changed
         self._neighbours = replace(neighbours, changed=self._changed)
+        self._traffic = SeenTraffic(neighbours, has_proxy=settings.proxy)
         self._change = asyncio.Event()
         self._ending: set[asyncio.Future[WorkerExit | None]] = set()
         self._room = asyncio.Event()
@@ -261,17 +263,17 @@ class ModelServerLoop:
         self._tell_others()
 
     async def _made_place(self) -> bool:
-        """Ends the server on demand that was used least lately, as soon as one is idle.
+        """Ends a server on demand as soon as one is idle: of the lowest rank, then the least lately used.
 
         Gives up when a request that was held has been refused by now, or when there is no such server.
         """
         deadline = self._clock.monotonic() + self._settings.proxy_hold_seconds
         while self._clock.monotonic() < deadline:
             # One that is loading will be used, and idle after that.
-            others = [keeper for keeper, _ in self._running() if keeper.server.is_on_demand]
+            others = [keeper for keeper, _ in self._running() if keeper.server.gives_way]
             if not others:
                 return False
-            for keeper in sorted(others, key=lambda keeper: keeper.use.since):
+            for keeper in sorted(others, key=lambda keeper: (keeper.server.rank, keeper.use.since)):
                 if await keeper.give_way():
                     return True
             await self._clock.sleep(self._settings.model_probe_interval_seconds)
@@ -301,7 +303,11 @@ class ModelServerLoop:
             keeper.memory_given_back()
 
     def look(self) -> None:
-        """Takes note of a new verdict: servers that were ended for memory come back when its gate is open."""
+        """Takes note of a new verdict: servers that were ended for memory come back when its gate is open.
+
+        While it is not, the proxy is asked who is used, so that `work` can tell.
+        """
+        self._traffic.look()
         if self._neighbours.memory() is Level.OPEN:
             self._room.set()
             self._room = asyncio.Event()
@@ -317,11 +323,12 @@ class ModelServerLoop:
         """The servers, while the memory gate asks for more than no new work: they answer to no other one."""
         if self._neighbours.memory() <= Level.HOLD:
             return []
-        idle = not self._neighbours.in_use()
         return [
             Job(
                 record.worker_id, keeper.server.state.since, self._workers.usage(record).ram_bytes,
-                suspendable=False, retriable=False, idle=idle, gates=frozenset({"memory"}),
+                suspendable=False, retriable=False, idle=not self._traffic.is_used(keeper.server.model),
+                gates=frozenset({"memory"}), rank=keeper.server.rank,
+                protected=keeper.server.wanted.eviction_protection,
             )
             for keeper, record in self._running()
         ]  # fmt: skip

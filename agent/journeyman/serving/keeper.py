@@ -158,7 +158,7 @@ class Keeper:
     async def give_way(self) -> bool:
         """Whether its memory is free for another one, as nobody asks for this one now."""
         server = self.server
-        if not server.is_on_demand or server.state.phase is not Phase.READY or await self.use.is_used_now():
+        if not server.gives_way or server.state.phase is not Phase.READY or await self.use.is_used_now():
             return False
         self.use.yield_soon()
         while self.use.is_yielding and server.state.phase is Phase.READY:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from journeyman.core.model_precedence import RANKS
 from journeyman.core.model_server import Phase, ServerState
 from journeyman.core.proxy.routes import Route, RouteState
 from journeyman.core.runtimes import mlx
@@ -71,6 +72,16 @@ class Server:
         return self.wanted.start == "on_demand"
 
     @property
+    def rank(self) -> int:
+        """Who has the lower one goes first when memory is short."""
+        return RANKS[self.wanted.priority]
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it may be ended for another model that somebody asks for."""
+        return self.is_on_demand and not self.wanted.eviction_protection
+
+    @property
     def can_be_asked(self) -> bool:
         """Whether it answers, if only after it has been woken."""
         return self.endpoint is not None or self.sleeps
@@ -115,6 +126,8 @@ class Server:
             "failure": self.state.failure,
             "progress": self.progress,
             "restarts": self.state.restarts,
+            "priority": self.wanted.priority.value,
+            "evictionProtection": self.wanted.eviction_protection,
             "contextTokens": self.context_tokens,
             "worker": "" if self.record is None else self.record.worker_id,
             "baseUrl": "" if self.endpoint is None else self.endpoint.base_url,

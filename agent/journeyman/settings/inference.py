@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journeyman.core.proxy.routes import Upstream
+from journeyman.model.inference import ServicePriority
 
 RuntimeName = Literal["native", "llama-server", "llama-cpp-python", "mlx", "external"]
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
@@ -15,7 +16,7 @@ Tokens = Annotated[int, Field(ge=128, le=100_000_000)]
 
 # What is said about every model, whatever serves it.
 ALWAYS = {"name", "model", "runtime"}
-LIFE = {"start", "idle_unload_seconds"}
+LIFE = {"start", "idle_unload_seconds", "priority", "eviction_protection"}
 GGUF = LIFE | {"context_tokens", "threads", "gpu_layers", "flash_attention", "port"}
 LLAMA_CPP = GGUF | {
     *("slots", "mode", "cache_type_k", "cache_type_v", "draft_model", "jinja", "chat_template_file"),
@@ -89,6 +90,14 @@ class Inference(BaseModel):
         ge=0,
         le=31_536_000,
         description="Time without a request after which it is ended, until the next one; 0 is never.",
+    )
+
+    priority: ServicePriority = Field(
+        ServicePriority.NORMAL,
+        description="Who goes first when memory is short: `batch`, `low`, `normal`, `high`, then `critical`.",
+    )
+    eviction_protection: bool = Field(
+        default=False, description="Never end it for another model, and for the host only as the last one."
     )
 
     @property

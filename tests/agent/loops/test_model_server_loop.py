@@ -419,6 +419,8 @@ def test_a_server_that_memory_has_no_room_for_is_held_and_comes_back(house: Hous
             await house.clock.run_for(1)
             assert loop.work() == []
             house.memory = Level.HOLD
+            loop.look()
+            await house.clock.settle()
             assert loop.work() == []
             house.memory = Level.KILL
             house.workers.uses[house.last()] = Usage(ram_bytes=4096)
@@ -450,6 +452,56 @@ def test_a_server_that_work_uses_is_not_idle(house: House) -> None:
         async with house.serve() as loop:
             house.in_use, house.memory = True, Level.DRAIN
             assert [one.idle for one in loop.work()] == [False]
+
+    scenario(play)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "idle"),
+    [
+        ({}, True),
+        ({"smol": Traffic(0, 9)}, True),
+        ({"other": Traffic(1, 0)}, True),
+        ({"smol": Traffic(1, 0)}, False),
+        ({"smol": Traffic(0, 0, waiting=1)}, False),
+        (None, False),
+    ],
+)
+def test_a_server_that_a_client_uses_is_not_idle(
+    house: House, traffic: dict[str, Traffic] | None, *, idle: bool
+) -> None:
+    """The proxy is asked while memory is short; where it has not answered, somebody may use the server."""
+
+    async def play() -> None:
+        house.traffic = traffic
+        async with house.serve() as loop:
+            house.memory = Level.DRAIN
+            assert [one.idle for one in loop.work()] == [False]
+            loop.look()
+            await house.clock.settle()
+            assert [one.idle for one in loop.work()] == [idle]
+            # What was known of the last time that memory was short is forgotten with its end.
+            house.memory = Level.OPEN
+            loop.look()
+            house.memory = Level.DRAIN
+            assert [one.idle for one in loop.work()] == [False]
+
+    scenario(play)
+
+
+def test_the_ladder_is_told_who_goes_first(house: House) -> None:
+    """Priority and protection of a table are those of its server; `normal` is as work without any."""
+
+    async def play() -> None:
+        for name in ("other", "third"):
+            house.store.stored[name] = model_file(name)
+        tables = (
+            Inference(model="other", priority="batch"),
+            Inference(model="third", priority="critical", eviction_protection=True),
+        )
+        async with house.serve(models=("smol",), inference=tables) as loop:
+            house.memory = Level.DRAIN
+            assert [(one.rank, one.protected) for one in loop.work()] == [(0, False), (-2, False), (2, True)]
 
     scenario(play)
 

@@ -276,6 +276,60 @@ def test_a_server_that_is_always_there_gives_way_to_nobody(tmp_path: Path) -> No
     scenario(play)
 
 
+class NarrowForTwo(Narrow):
+    """A host with memory for two servers."""
+
+    async def refuse(self, config: ServerConfig) -> Refusal | None:
+        return NO_PLACE if sum(map(self.workers.running, self.workers.known())) > 1 else None
+
+
+@pytest.mark.parametrize(
+    ("first", "gone"),
+    [
+        ({}, "first"),
+        ({"priority": "high"}, "second"),
+        ({"eviction_protection": True}, "second"),
+        ({"priority": "batch"}, "first"),
+    ],
+)
+def test_who_gives_way_is_the_lowest_and_then_the_least_lately_used(
+    tmp_path: Path, first: dict[str, Any], gone: str
+) -> None:
+    """Of two that are idle the first to be used goes, unless it is of a higher priority or protected."""
+    house = NarrowForTwo(tmp_path)
+    names = ("first", "second", "third")
+    for name in names:
+        house.store.stored[name] = model_file(name)
+    values = {"first": first}
+
+    async def play() -> None:
+        served = tuple(Inference(model=name, start="on_demand", **values.get(name, {})) for name in names)
+        async with house.serve(models=(), inference=served) as loop:
+            for name in names:
+                await wake(house, name)
+            assert {name for name, phase in phases(loop).items() if phase == "asleep"} == {gone}
+
+    scenario(play)
+
+
+def test_a_protected_model_gives_way_to_nobody(tmp_path: Path) -> None:
+    """Though it is on demand and idle, the other one is refused with the numbers."""
+    house = narrow(tmp_path)
+
+    async def play() -> None:
+        served = (
+            Inference(model="smol", start="on_demand", eviction_protection=True),
+            Inference(model="other", start="on_demand", priority="critical"),
+        )
+        async with house.serve(models=(), inference=served) as loop:
+            await wake(house, "smol")
+            await wake(house, "other")
+            assert phases(loop) == {"smol": "ready", "other": "asleep"}
+            assert NO_PLACE.message in loop.snapshot()[1]["reason"]
+
+    scenario(play)
+
+
 def runner_of(house: House, loop: ModelServerLoop, delivered: list[Delivery]) -> TaskRunner:
     return TaskRunner(
         plane=FakeControlPlane(),

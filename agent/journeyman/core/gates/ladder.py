@@ -1,8 +1,9 @@
 """What happens to work that already runs when a gate closes: suspend, then TERM with a checkpoint, then KILL.
 
-Each step has a bound.  Model servers that nobody uses go first, for memory alone; then the biggest and
-youngest work that can be tried again, one at a time, except where heat or power ask to kill.  A step needs
-a reading of this moment behind it: a gate that is still closed but presses no more takes no further victim.
+Each step has a bound.  The lowest rank goes first.  In a rank model servers that nobody uses go first, for
+memory alone; then the biggest and youngest work that can be tried again, one at a time, except where heat or
+power ask to kill.  A step needs a reading of this moment behind it: a gate that is still closed but presses
+no more takes no further victim.
 Pure: it says what to do, the loops do it.
 """
 
@@ -48,6 +49,8 @@ class Job:
         grace_seconds: what it needs to save a checkpoint; None for the host's.
         idle: whether nobody would miss it now, as with a model server that nobody asks.
         gates: the gates that it answers to; empty for all.
+        rank: who has the lower one goes first, whatever it does; 0 is usual.
+        protected: whether it goes after all others, and only when a gate asks to kill.
     """
 
     job_id: str
@@ -62,6 +65,8 @@ class Job:
     grace_seconds: float | None = None
     idle: bool = False
     gates: frozenset[str] = frozenset()
+    rank: int = 0
+    protected: bool = False
 
 
 class Do(StrEnum):
@@ -131,9 +136,9 @@ def _is_news(gate: GateVerdict, last_step_at: float) -> bool:
     return gate.name not in OF_SPACE or gate.pressing is Level.OPEN or gate.pressed_at > last_step_at
 
 
-def _victim_order(job: Job) -> tuple[bool, bool, int, float]:
-    """Idle before busy, retriable before precious, big before small, young before old."""
-    return (not job.idle, not job.retriable, -job.ram_bytes, -job.started_at)
+def _victim_order(job: Job) -> tuple[bool, int, bool, bool, int, float]:
+    """By protection and rank; then idle before busy, what can run again before the rest, big before small."""
+    return (job.protected, job.rank, not job.idle, not job.retriable, -job.ram_bytes, -job.started_at)
 
 
 def _kills(actions: list[Action], jobs: list[Job]) -> list[Action]:
@@ -168,6 +173,8 @@ def _wanted(job: Job, verdict: Verdict, grace: float) -> Action | None:
     reason = asking.reasons[-1].code if asking.reasons else ""
     if level is Level.KILL:
         return Action(Do.KILL, job.job_id, asking.name, reason)
+    if job.protected:
+        return None
     if job.step is Step.TERMINATING:
         return None
     if level is Level.SUSPEND and job.suspendable:

@@ -184,6 +184,41 @@ def test_an_idle_model_server_goes_before_all_work_and_a_busy_one_after_what_can
     assert order == ["idle-server", "task", "busy-server", "lane"]
 
 
+def test_a_lower_rank_goes_first_even_if_it_is_busy_and_who_is_protected_goes_last() -> None:
+    """Rank goes before idleness and size; among equals, and for work without a rank, all is as ever."""
+    memory = frozenset({"memory"})
+
+    def server(name: str, rank: int, *, idle: bool = False, protected: bool = False) -> Job:
+        return Job(
+            name, 0, GB, retriable=False, suspendable=False, gates=memory,
+            idle=idle, rank=rank, protected=protected,
+        )  # fmt: skip
+
+    jobs = [
+        Job("lane", 0, 8 * GB, retriable=False),
+        server("protected", -2, idle=True, protected=True),
+        server("critical", 2, idle=True),
+        server("high-busy", 1),
+        server("high-idle", 1, idle=True),
+        server("usual", 0, idle=True),
+        server("batch", -2),
+    ]
+    order = []
+    while jobs:
+        [action] = next_actions(jobs, asking("memory", Level.KILL), 100, MARKS)
+        order.append(action.job_id)
+        jobs = [job for job in jobs if job.job_id != action.job_id]
+    assert order == ["batch", "usual", "lane", "high-idle", "high-busy", "critical", "protected"]
+
+
+def test_who_is_protected_is_ended_only_where_the_host_itself_would_kill() -> None:
+    """Short of the last mark nothing is asked of it."""
+    server = Job("server", 0, suspendable=False, protected=True, gates=frozenset({"memory"}))
+    assert next_actions([server], asking("memory", Level.DRAIN), 100, MARKS) == ()
+    [action] = next_actions([server], asking("memory", Level.KILL), 100, MARKS)
+    assert action.do is Do.KILL
+
+
 def test_a_model_server_answers_to_memory_alone() -> None:
     """Heat ends the work that makes it hot; a server that nobody asks makes none."""
     server = Job("server", 0, idle=True, suspendable=False, gates=frozenset({"memory"}))
