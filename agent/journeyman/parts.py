@@ -166,6 +166,7 @@ class Parts:
             settings=self._settings,
             interpreter=self._interpreter,
             key=lambda: established_key(root.proxy_key_file),
+            reach_key=lambda: established_key(root.reach_key_file),
             memory=JsonFile(root.agent / "proxy.json"),
             routes=self.models.routes,
             version=__version__,

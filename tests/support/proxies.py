@@ -12,13 +12,14 @@ from typing import Any
 
 import httpx
 
-from journeyman.core.proxy.config import ProxyConfig
+from journeyman.core.proxy.config import Keys, ProxyConfig
 from journeyman.core.proxy.routes import Route, RouteState, routes_to_json
 from journeyman.proxy.server import ProxyServer
 from journeyman_updater.contract import write_durably
 from tests.support.scripted_server import OK_CHUNKED, chunk
 
 KEY = "proxy-key"
+REACH_KEY = "key-for-elsewhere"
 SERVER_KEY = "server-key"
 DEADLINE_SECONDS = 30.0
 
@@ -32,12 +33,14 @@ class Proxy:
         base_url: with its `/v1`.
         client: an HTTP client with its key.
         folder: where its routes and keys lie.
+        reach_port: where it listens for other machines; 0 if it does not.
     """
 
     server: ProxyServer
     base_url: str
     client: httpx.AsyncClient
     folder: Path
+    reach_port: int = 0
 
     def set_routes(self, *routes: Route) -> None:
         """Replaces the routes, as the agent does."""
@@ -71,13 +74,16 @@ async def proxy(folder: Path, *routes: Route, **limits: Any) -> AsyncIterator[Pr
         routes: its first routes.
         limits: fields of ProxyConfig.
     """
-    server = ProxyServer(ProxyConfig(**limits), KEY.encode(), folder / "routes.json")
+    keys = Keys(KEY.encode(), REACH_KEY.encode())
+    server = ProxyServer(ProxyConfig(**limits), keys, folder / "routes.json")
     url = f"http://127.0.0.1:{await server.listen(0)}/v1"
     headers = {"Authorization": f"Bearer {KEY}"}
     # Without the certificates of the world, which take longer to load than all the rest.
     async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, verify=False) as client:
         client.timeout = httpx.Timeout(20)
         running = Proxy(server, url, client, folder)
+        if limits.get("reach"):
+            running.reach_port = await server.be_reachable()
         running.set_routes(*routes)
         try:
             yield running

@@ -37,7 +37,7 @@ def command(*, routes: Path, key_file: Path, port: int, as_json: bool) -> None:
     An agent that serves models runs one already: `journeyman status` says where.  Here the routes are
     yours; see docs/proxy.md.  Exits with 78 if a file cannot be used and with 70 if the port is taken.
     """
-    from journeyman.core.proxy.config import ProxyConfig
+    from journeyman.core.proxy.config import Keys, ProxyConfig
     from journeyman.core.proxy.routes import routes_from_json
     from journeyman.proxy.life import serve
 
@@ -64,4 +64,4 @@ def command(*, routes: Path, key_file: Path, port: int, as_json: bool) -> None:
         sys.stdout.flush()
 
     config = ProxyConfig(port=port, any_port=False)
-    asyncio.run(serve(config, key, routes, tell))
+    asyncio.run(serve(config, Keys(key), routes, tell))

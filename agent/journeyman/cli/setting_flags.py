@@ -15,7 +15,9 @@ import click
 from journeyman.settings import Settings, load_settings, own_state_root
 
 TABLES = {"gates", "inference"}
-SEVERAL = {"roles", "models", "node_labels", "task_namespaces", "model_plain_http_hosts"}
+SEVERAL = {
+    *("roles", "models", "node_labels", "task_namespaces", "model_plain_http_hosts", "proxy_reach_sources"),
+}
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

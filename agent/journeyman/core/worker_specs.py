@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from journeyman.core.completion import KEY_FILE, REQUEST_FILE, CompletionRequest
-from journeyman.core.proxy.config import ProxyConfig
+from journeyman.core.proxy.config import Keys, ProxyConfig
 from journeyman.core.proxy.routes import ROUTES_FILE
 from journeyman.core.server_config import NATIVE, ServerConfig
 from journeyman_updater.contract import WorkerSpec
@@ -27,6 +27,9 @@ CONFIG_LABEL = "config"
 CONFIG_FILE = "config.json"
 ENDPOINT_FILE = "endpoint.json"
 REASON_FILE = "reason.txt"
+# What the clients of the proxy on other machines have to show, and whether they can connect.
+REACH_KEY_FILE = "reach-key"
+REACH_FILE = "reach.json"
 # The same with its kind; an agent of an earlier release reads the other one.
 FAILURE_FILE = "failure.json"
 
@@ -87,14 +90,14 @@ def model_server_spec(
 
 
 def proxy_spec(
-    config: ProxyConfig, label: str, api_key: bytes, routes: bytes, interpreter: Interpreter
+    config: ProxyConfig, label: str, keys: Keys, routes: bytes, interpreter: Interpreter
 ) -> tuple[WorkerSpec, Files]:
     """The OpenAI-compatible endpoint of this host; it tells its URL in `endpoint.json` once it listens.
 
     Args:
         config: where it listens, and its limits.
         label: what decides about its adoption.  Not `config`: that has the port of last time.
-        api_key: what its clients have to show.
+        keys: what its clients have to show.
         routes: the first content of `routes.json`.
         interpreter: what runs it.
     """
@@ -104,7 +107,8 @@ def proxy_spec(
         env=dict(interpreter.env),
         labels={CONFIG_LABEL: label},
     )
-    return spec, {CONFIG_FILE: config.to_json(), KEY_FILE: api_key, ROUTES_FILE: routes}
+    files = {CONFIG_FILE: config.to_json(), KEY_FILE: keys.here, ROUTES_FILE: routes}
+    return spec, files | ({REACH_KEY_FILE: keys.elsewhere} if keys.elsewhere else {})
 
 
 def freeform_spec(

@@ -8,7 +8,6 @@ when its last stream has ended.  Which phase follows what is decided in `core/mo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
 import secrets
@@ -17,13 +16,14 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from journeyman.core.model_server import BackoffPolicy, Ended, Event, Phase, Proven, RetryDue, begin, step
-from journeyman.core.proxy.config import USUAL_PORT, ProxyConfig
+from journeyman.core.proxy.config import USUAL_PORT, Keys, ProxyConfig
 from journeyman.core.proxy.routes import ROUTES_FILE, Route, routes_to_json
 from journeyman.core.server_failure import Failure, FailureKind, failure_of
 from journeyman.core.worker_specs import (
     CONFIG_LABEL,
     ENDPOINT_FILE,
     PROXY,
+    REACH_FILE,
     REASON_FILE,
     Interpreter,
     proxy_spec,
@@ -50,7 +50,8 @@ class ProxyLoop:
         clock: time.
         settings: whether there shall be one, its port and its limits.
         interpreter: the Python that runs it.
-        key: what its clients have to show; raises HostError if there is none.
+        key: what its clients on this machine have to show; raises HostError if there is none.
+        reach_key: the same for those on others, where there may be any.
         memory: where the port of last time is kept.
         routes: where each model answers at this moment.
         version: of this release.
@@ -64,6 +65,7 @@ class ProxyLoop:
         settings: Settings,
         interpreter: Interpreter,
         key: Callable[[], bytes],
+        reach_key: Callable[[], bytes],
         memory: Document,
         routes: Callable[[], Sequence[Route]],
         version: str,
@@ -73,6 +75,7 @@ class ProxyLoop:
         self._settings = settings
         self._interpreter = interpreter
         self._key = key
+        self._reach_key = reach_key
         self._memory = memory
         self._routes = routes
         self._version = version
@@ -80,6 +83,7 @@ class ProxyLoop:
         self._state = begin(clock.monotonic())
         self._record: WorkerRecord | None = None
         self._url = ""
+        self._reach = settings.reach
         self._changed = asyncio.Event()
 
     @property
@@ -104,6 +108,24 @@ class ProxyLoop:
             "baseUrl": self._url,
             "keyFile": str(self._settings.root.proxy_key_file),
             "reason": self._state.reason,
+        } | self._shown_reach()
+
+    def why_not_reachable(self) -> str:
+        """Why clients on other machines cannot connect at this moment; empty if they can."""
+        if self._reach is None:
+            return "nobody has asked for it: proxy_reach_address is not set"
+        told = self._workers.read_file(self._record, REACH_FILE) if self._record and self._url else None
+        return "the proxy is not ready" if told is None else str(json.loads(told)["why_not"])
+
+    def _shown_reach(self) -> JsonObject:
+        if self._reach is None:
+            return {}
+        why_not = self.why_not_reachable()
+        return {
+            "reachableAt": str(self._reach),
+            "reachable": not why_not,
+            "whyNotReachable": why_not,
+            "reachKeyFile": str(self._settings.root.reach_key_file) if self._reach.has_key else None,
         }
 
     def adopt(self) -> None:
@@ -115,7 +137,7 @@ class ProxyLoop:
         if not self.is_wanted:
             return
         try:
-            label = self._label(self._key())
+            label = self._label(self._keys())
         except HostError as error:
             log.warning("proxy_key_not_read", error=error.message)
             return
@@ -199,13 +221,17 @@ class ProxyLoop:
         if self._record is not None:
             self._workers.remove(self._record)
             self._record = None
-        key = self._key()
+        keys = self._keys()
         spec, files = proxy_spec(
-            self._config(key), self._label(key), key, routes_to_json(self._routes()), self._interpreter
+            self._config(keys), self._label(keys), keys, routes_to_json(self._routes()), self._interpreter
         )
         return self._workers.start(f"proxy-{secrets.token_hex(4)}", spec, files)
 
-    def _wanted(self, key: bytes) -> ProxyConfig:
+    def _keys(self) -> Keys:
+        has_other = self._reach is not None and self._reach.has_key
+        return Keys(self._key(), self._reach_key() if has_other else b"")
+
+    def _wanted(self, keys: Keys) -> ProxyConfig:
         settings = self._settings
         return ProxyConfig(
             port=settings.proxy_port,
@@ -214,16 +240,17 @@ class ProxyLoop:
             stall_seconds=settings.proxy_stall_seconds,
             tail_seconds=settings.proxy_tail_seconds,
             head_seconds=settings.proxy_head_seconds,
-            key_digest=hashlib.sha256(key).hexdigest(),
+            key_digest=keys.digest(),
             version=self._version,
+            reach=self._reach,
         )
 
-    def _label(self, key: bytes) -> str:
-        return self._wanted(key).to_json().decode()
+    def _label(self, keys: Keys) -> str:
+        return self._wanted(keys).to_json().decode()
 
-    def _config(self, key: bytes) -> ProxyConfig:
+    def _config(self, keys: Keys) -> ProxyConfig:
         """What was wanted, on the port of last time where people have not chosen one."""
-        wanted, last = self._wanted(key), self._last_port()
+        wanted, last = self._wanted(keys), self._last_port()
         if wanted.port:
             return wanted.on_port(wanted.port, any_port=False, patience_seconds=PORT_PATIENCE_SECONDS)
         if last is not None:

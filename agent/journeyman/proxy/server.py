@@ -9,11 +9,13 @@ from pathlib import Path
 
 import h11
 
-from journeyman.core.proxy.config import LISTEN_HOST, NO_NEWS_SECONDS, WANTED_PATH, ProxyConfig
+from journeyman.core.proxy.config import LISTEN_HOST, NO_NEWS_SECONDS, WANTED_PATH, Keys, ProxyConfig
 from journeyman.core.proxy.figures import Ending, Figures, Outcome
+from journeyman.core.proxy.reach import Seen
 from journeyman.core.proxy.refusal import RefusalError
-from journeyman.core.proxy.request import API, Body, Target, is_allowed
+from journeyman.core.proxy.request import API, Body, Target
 from journeyman.core.proxy.routes import Route
+from journeyman.proxy.door import Door, Load, ReachDoor
 from journeyman.proxy.held import Held
 from journeyman.proxy.log import tell
 from journeyman.proxy.relay import BrokenReplyError, Relay
@@ -34,13 +36,13 @@ class ProxyServer:
 
     Args:
         config: its limits.
-        key: what clients have to show.
+        keys: what clients have to show.
         routes: the file that says which model answers where.
     """
 
-    def __init__(self, config: ProxyConfig, key: bytes, routes: Path) -> None:
+    def __init__(self, config: ProxyConfig, keys: Keys, routes: Path) -> None:
         self._config = config
-        self._key = key
+        self._keys = keys
         self._table = RouteTable(routes)
         self._held = Held(self._table)
         self._upstreams = Upstreams(self._table, config.hold_seconds, config.stall_seconds, self._held.change)
@@ -51,38 +53,51 @@ class ProxyServer:
         self._empty = asyncio.Event()
         self._empty.set()
         self._draining = False
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
 
     async def listen(self, port: int) -> int:
         """Begins to serve on a port of 127.0.0.1 and returns it; 0 takes a free one.  Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Wire(h11.SERVER, opened=self._opened, closed=self._gone), LISTEN_HOST, port, backlog=512
-        )
-        taken: int = self._listener.sockets[0].getsockname()[1]
+        return await self._listen(LISTEN_HOST, port, Door(self._config, self._keys.here, self._table))
+
+    async def be_reachable(self) -> int:
+        """Begins to serve other machines, too, as the configuration says, and returns the port.
+
+        Raises OSError: the address is not there, or its port is taken.
+        """
+        reach = self._config.reach
+        assert reach is not None, "nobody asked for it"
+        door = ReachDoor(self._config, reach, self._keys.elsewhere, self._table)
+        return await self._listen(reach.address, reach.port, door)
+
+    async def _listen(self, host: str, port: int, door: Door) -> int:
+        def connection() -> Wire:
+            return Wire(h11.SERVER, opened=lambda wire: self._opened(wire, door), closed=self._gone)
+
+        listener = await asyncio.get_running_loop().create_server(connection, host, port, backlog=512)
+        self._listeners.append(listener)
+        taken: int = listener.sockets[0].getsockname()[1]
         return taken
 
     async def drain(self) -> None:
-        """Takes nothing new, frees the port at once, and returns when every request has been answered."""
+        """Takes nothing new, frees its ports at once, and returns when every request has been answered."""
         self._draining = True
         self._held.close()
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for wire in list(self._idle):
             wire.close()
         await self._empty.wait()
 
     # Connections.
 
-    def _opened(self, wire: Wire) -> None:
-        if len(self._clients) >= self._config.connection_limit:
-            tell("client_turned_away", connections=len(self._clients))
+    def _opened(self, wire: Wire, door: Door) -> None:
+        if not door.let_in(wire):
             wire.abort()
             return
         self._empty.clear()
-        task = asyncio.get_running_loop().create_task(self._serve(wire))
+        task = asyncio.get_running_loop().create_task(self._serve(wire, door))
         self._clients[wire] = task
-        task.add_done_callback(lambda done: self._served(wire, done))
+        task.add_done_callback(lambda done: self._served(wire, door, done))
 
     def _gone(self, wire: Wire) -> None:
         # Ending the task is what cancels its question at the model server.
@@ -90,8 +105,9 @@ class ProxyServer:
         if task is not None:
             task.cancel()
 
-    def _served(self, wire: Wire, task: asyncio.Task[None]) -> None:
+    def _served(self, wire: Wire, door: Door, task: asyncio.Task[None]) -> None:
         self._clients.pop(wire, None)
+        door.left(wire)
         self._idle.discard(wire)
         if not self._clients:
             self._empty.set()
@@ -99,12 +115,14 @@ class ProxyServer:
             tell("request_failed", error=repr(task.exception()))
             wire.abort()
 
-    async def _serve(self, wire: Wire) -> None:
+    async def _serve(self, wire: Wire, door: Door) -> None:
         """The life of one connection."""
         while not self._draining:
             self._idle.add(wire)
             try:
                 async with asyncio.timeout(self._config.head_seconds):
+                    await wire.until_begun()
+                async with asyncio.timeout(door.head_seconds):
                     event = await wire.receive()
             except (TimeoutError, ConnectionError):
                 break
@@ -113,7 +131,7 @@ class ProxyServer:
                 break
             finally:
                 self._idle.discard(wire)
-            if not isinstance(event, h11.Request) or not await self._answered(wire, event):
+            if not isinstance(event, h11.Request) or not await self._answered(wire, door, event):
                 break
             await _skip_body(wire)
             if wire.h11.our_state is not h11.DONE or wire.h11.their_state is not h11.DONE:
@@ -121,10 +139,10 @@ class ProxyServer:
             wire.h11.start_next_cycle()
         wire.close()
 
-    async def _answered(self, wire: Wire, request: h11.Request) -> bool:
+    async def _answered(self, wire: Wire, door: Door, request: h11.Request) -> bool:
         """Answers one request.  Returns whether the connection may go on."""
         try:
-            await self._answer(wire, request)
+            await self._answer(wire, door, request)
         except RefusalError as refusal:
             await self._refuse(wire, refusal)
         except BrokenReplyError:
@@ -148,16 +166,14 @@ class ProxyServer:
 
     # Requests.
 
-    async def _answer(self, wire: Wire, request: h11.Request) -> None:
+    async def _answer(self, wire: Wire, door: Door, request: h11.Request) -> None:
         target = Target.of(request.target)
         if target.path == "/health":
             _require_method(request, b"GET")
             _reply(wire, 200, b'{"status":"ok"}', JSON, {})
             return
-        if not is_allowed(request.headers, self._key):
-            raise RefusalError(
-                401, "invalid_api_key", "send the key of this proxy as `Authorization: Bearer KEY`"
-            )
+        door.check_key(request.headers)
+        door.check_path(target)
         if self._draining:
             raise RefusalError(503, "stopping", "this proxy stops; try again", RETRY_AFTER_SECONDS)
         if target.path == WANTED_PATH:
@@ -165,7 +181,7 @@ class ProxyServer:
             wanted = await self._held.wanted(NO_NEWS_SECONDS)
             _reply(wire, 200, json.dumps({"models": wanted}).encode(), JSON, {})
             return
-        own = self._own_answer(target.path)
+        own = self._own_answer(target.path, door.seen(request.headers))
         if own is not None:
             _require_method(request, b"GET")
             body, kind = own
@@ -174,28 +190,32 @@ class ProxyServer:
         if not target.path.startswith(f"{API}/"):
             raise RefusalError(404, "unknown_path", "there is no such path here; the API is below /v1")
         _require_method(request, b"POST")
-        await self._pass_on(wire, request, target)
+        with door.carrying() as load:
+            await self._pass_on(wire, door, request, target, load)
 
-    def _own_answer(self, path: str) -> tuple[bytes, str] | None:
+    def _own_answer(self, path: str, seen: Seen) -> tuple[bytes, str] | None:
         if path == "/metrics":
             return self._metrics(), PROMETHEUS
         if path == MODELS:
-            listed = [_shown(route) for route in self._table.routes().values()]
+            listed = [_shown(route) for route in seen.routes.values()]
             return json.dumps({"object": "list", "data": listed}).encode(), JSON
         if path.startswith(f"{MODELS}/"):
             name = path.removeprefix(f"{MODELS}/")
-            route = self._table.routes().get(name)
+            route = seen.routes.get(name)
             if route is None:
                 raise RefusalError(404, "model_not_found", f"no model {name!r} is served here")
             return json.dumps(_shown(route)).encode(), JSON
         return None
 
-    async def _pass_on(self, wire: Wire, request: h11.Request, target: Target) -> None:
-        data = await self._body_of(wire, request)
-        asking = Asking(request.method, target, list(request.headers), Body.of(data))
-        model = asking.body.model
-        arrived = asyncio.get_running_loop().time()
-        turns = self._turns_at(self._upstreams.route_for(model))
+    async def _pass_on(
+        self, wire: Wire, door: Door, request: h11.Request, target: Target, load: Load
+    ) -> None:
+        async with asyncio.timeout(door.body_seconds):
+            body = Body.of(await self._body_of(wire, request, load))
+        headers = list(request.headers)
+        asking = Asking(request.method, target, headers, body, lambda: door.seen(headers))
+        arrived, route = asyncio.get_running_loop().time(), asking.route()
+        turns, model = self._turns_at(route), route.model
         try:
             await turns.take()
         except QueueFullError as error:
@@ -205,12 +225,11 @@ class ProxyServer:
                 429, "queue_full", f"{turns.waiting} requests wait for {model} already; try again", seconds
             ) from error
         try:
-            await self._with_turn(wire, asking, arrived)
+            await self._with_turn(wire, asking, model, arrived)
         finally:
             turns.give()
 
-    async def _with_turn(self, wire: Wire, asking: Asking, arrived: float) -> None:
-        model = asking.body.model
+    async def _with_turn(self, wire: Wire, asking: Asking, model: str, arrived: float) -> None:
         try:
             reply = await self._upstreams.ask(asking, arrived)
         except RefusalError:
@@ -233,7 +252,7 @@ class ProxyServer:
             reply.wire.abort()
             self._figures.add(model, relay.ending(outcome, reply.passed_on_at - arrived))
 
-    async def _body_of(self, wire: Wire, request: h11.Request) -> bytes:
+    async def _body_of(self, wire: Wire, request: h11.Request, load: Load) -> bytes:
         limit, headers = self._config.body_limit_bytes, dict(request.headers)
         if b"content-length" in headers and b"transfer-encoding" in headers:
             # RFC 9112 §6.3: whoever says both means to be understood in two ways.
@@ -250,6 +269,7 @@ class ProxyServer:
                 return b"".join(parts)
             parts.append(bytes(event.data))
             size += len(parts[-1])
+            load.add(len(parts[-1]))
         raise RefusalError(413, "body_too_large", f"the body is larger than {limit} bytes")
 
     def _turns_at(self, route: Route) -> Turns:

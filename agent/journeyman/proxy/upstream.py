@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import h11
 
+from journeyman.core.proxy.reach import Seen
 from journeyman.core.proxy.refusal import RefusalError
 from journeyman.core.proxy.request import Body, Headers, Target, to_server
 from journeyman.core.proxy.routes import Route, RouteState, Upstream
@@ -43,13 +44,28 @@ class Asking:
         method: of the request.
         target: of the request.
         headers: of the request.
-        body: of the request, whose model is a known one.
+        body: of the request.
+        seen: the routes that its client may know of, as they are now.
     """
 
     method: bytes
     target: Target
     headers: Headers
     body: Body
+    seen: Callable[[], Seen]
+
+    def route(self) -> Route:
+        """The route of its model.  Raises RefusalError: there is none, or it does not lead anywhere."""
+        seen, model = self.seen(), self.body.model
+        route = seen.route(model)
+        if route is None:
+            known = ", ".join(seen.routes) or "none"
+            raise RefusalError(
+                404, "model_not_found", f"no model {model!r} is served here; there is: {known}"
+            )
+        if route.state is RouteState.FAILED:
+            raise RefusalError(503, "model_failed", f"model {route.model} cannot be served: {route.reason}")
+        return route
 
 
 class Upstreams:
@@ -70,18 +86,6 @@ class Upstreams:
         self._stall_seconds = stall_seconds
         self._held = held
 
-    def route_for(self, model: str) -> Route:
-        """The route of a model.  Raises RefusalError: there is none, or it does not lead anywhere."""
-        route = self._table.routes().get(model)
-        if route is None:
-            known = ", ".join(self._table.routes()) or "none"
-            raise RefusalError(
-                404, "model_not_found", f"no model {model!r} is served here; there is: {known}"
-            )
-        if route.state is RouteState.FAILED:
-            raise RefusalError(503, "model_failed", f"model {model} cannot be served: {route.reason}")
-        return route
-
     async def ask(self, asking: Asking, arrived: float) -> Reply:
         """The reply of the model's server, as soon as there is one.
 
@@ -95,15 +99,16 @@ class Upstreams:
         Raises:
             RefusalError: there is no server in time, or it broke off before it answered.
         """
-        model = asking.body.model
-        reply = await self._try(asking, self.route_for(model), may_wait=True)
+        route = asking.route()
+        reply = await self._try(asking, route, may_wait=True)
         if reply is not None:
             return reply
+        model = route.model
         deadline = arrived + self._hold_seconds
         self._held(model, 1)
         try:
             while reply is None:
-                route, now = self.route_for(model), asyncio.get_running_loop().time()
+                route, now = asking.route(), asyncio.get_running_loop().time()
                 if now >= deadline and route.state is RouteState.STARTING:
                     raise self._not_in_time(route)
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)

@@ -87,6 +87,18 @@ class Wire(asyncio.Protocol):
         assert self._transport is not None, "it was never opened"
         return self._transport
 
+    @property
+    def source(self) -> str:
+        """The address of the other side; empty where it has gone already."""
+        peer = self.transport.get_extra_info("peername")
+        return str(peer[0]) if peer else ""
+
+    async def until_begun(self) -> None:
+        """Returns once the other side has said something that was not received yet, or has gone."""
+        while not self.is_gone and self.h11.trailing_data == (b"", False):
+            self._fresh.clear()
+            await self._fresh.wait()
+
     async def receive(self, flush: Wire | None = None) -> Any:
         """The next event of h11.
 

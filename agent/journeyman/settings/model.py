@@ -10,9 +10,11 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from journeyman.core.gates.marks import marks_from
+from journeyman.core.proxy.reach import USUAL_REACH_PORT, Reach
 from journeyman.core.server_url import checked_server_url
 from journeyman.errors import ConfigError
 from journeyman.settings.inference import Inference
+from journeyman.settings.reach import ReachAddress, ReachSources
 from journeyman_updater.contract import StateRoot
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -172,6 +174,22 @@ class Settings(BaseSettings):
         300, description="Time a proxy gets to finish its streams when another takes its place."
     )
 
+    proxy_reach_address: ReachAddress | None = Field(
+        None,
+        description="Address of this host at which other machines may use what the fleet has it serve; "
+        "without one nobody can. See docs/proxy.md.",
+    )
+    proxy_reach_port: int = Field(USUAL_REACH_PORT, ge=1, le=65_535, description="Port at that address.")
+    proxy_reach_sources: ReachSources = Field(
+        (), description="Networks whose clients may connect there, such as `10.0.0.0/8`; nobody else can."
+    )
+    proxy_reach_without_key: bool = Field(
+        default=False, description="Ask those clients for no key, as those of metal-agent have none."
+    )
+    proxy_reach_connections_per_source: int = Field(
+        64, ge=1, le=512, description="Connections there that one address may have at a time."
+    )
+
     probe_timeout_seconds: Seconds = Field(
         3, description="Time a program gets that is asked about this machine, such as nvidia-smi."
     )
@@ -246,6 +264,20 @@ class Settings(BaseSettings):
     def root(self) -> StateRoot:
         """The names of the files below the state root."""
         return StateRoot(self.state_root)
+
+    @property
+    def reach(self) -> Reach | None:
+        """Where the proxy is reachable from other machines; None where it is not."""
+        if self.proxy_reach_address is None:
+            return None
+        return Reach(
+            self.proxy_reach_address,
+            self.proxy_reach_port,
+            self.proxy_reach_sources,
+            has_key=not self.proxy_reach_without_key,
+            connections_per_source=self.proxy_reach_connections_per_source,
+            body_seconds=self.proxy_head_seconds,
+        )
 
     def served(self) -> tuple[Inference, ...]:
         """All models of this host with nothing left open: first those of `models`, which are preferred."""

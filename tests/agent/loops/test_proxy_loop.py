@@ -23,6 +23,7 @@ from tests.support.fake_workers import FakeWorkers
 
 STARTING = Route("tiny", RouteState.STARTING)
 READY = Route("tiny", RouteState.READY, "http://127.0.0.1:4000/v1")
+REACH: dict[str, Any] = {"proxy_reach_address": "10.0.0.7", "proxy_reach_sources": ["10.0.0.0/8"]}
 
 
 class House:
@@ -43,6 +44,7 @@ class House:
             settings=Settings(**values),
             interpreter=Interpreter("/opt/python"),
             key=lambda: established_key(self.root / "agent" / "proxy.key"),
+            reach_key=lambda: established_key(self.root / "agent" / "proxy-reach.key"),
             memory=JsonFile(self.root / "proxy.json"),
             routes=lambda: self.routes,
             version=version,
@@ -165,8 +167,8 @@ def test_the_next_agent_adopts_it_and_tells_it_the_news(house: House) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"version": "1.1"}, {"proxy_hold_seconds": 7}, {"proxy_port": 7000}],
-    ids=["release", "limits", "port"],
+    [{"version": "1.1"}, {"proxy_hold_seconds": 7}, {"proxy_port": 7000}, REACH],
+    ids=["release", "limits", "port", "reachable"],
 )
 def test_another_configuration_is_another_proxy(house: House, change: dict[str, Any]) -> None:
     """The old one is asked to leave, and the new one waits for its port."""
@@ -193,6 +195,47 @@ def test_another_key_is_another_proxy(house: House) -> None:
         (house.root / "agent" / "proxy.key").write_text("mine\n")
         async with house.serve():
             assert house.files()["api-key"] == b"mine"
+
+    scenario(play)
+
+
+def test_being_reachable_is_shown_with_the_reason_where_it_fails(house: House) -> None:
+    """Address and key file are shown, the key is not; what the proxy says decides, and its end ends it."""
+
+    async def play() -> None:
+        async with house.serve(**REACH) as loop:
+            key = house.files()["reach-key"]
+            assert key == established_key(house.root / "agent" / "proxy-reach.key")
+            assert key != house.files()["api-key"]
+            assert house.config()["reach"]["address"] == "10.0.0.7"
+            await house.listens(6481)
+            assert loop.why_not_reachable() == "the proxy is not ready"
+            house.files()["reach.json"] = b'{"why_not": "10.0.0.7 is no address of this host, or not yet"}'
+            shown = loop.snapshot()
+            assert (shown["reachableAt"], shown["reachable"]) == ("10.0.0.7:6482", False)
+            assert "no address" in shown["whyNotReachable"]
+            assert key.decode() not in str(shown)
+            house.files()["reach.json"] = b'{"why_not": ""}'
+            assert (loop.snapshot()["reachable"], loop.why_not_reachable()) == (True, "")
+            house.workers.finish(house.workers.started[-1], code=None, signal=9)
+            await house.clock.settle()
+            assert not loop.snapshot()["reachable"]
+
+    scenario(play)
+
+
+def test_who_is_not_reachable_has_no_key_for_it(house: House) -> None:
+    """Nothing is made or shown for a door that nobody asked for, nor a key for one that asks for none."""
+
+    async def play() -> None:
+        async with house.serve() as loop:
+            assert "reachable" not in loop.snapshot()
+            assert "proxy_reach_address" in loop.why_not_reachable()
+        async with house.serve(**REACH, proxy_reach_without_key=True) as loop:
+            await house.clock.settle()
+            assert loop.snapshot()["reachKeyFile"] is None
+            assert "reach-key" not in house.files()
+        assert not (house.root / "agent" / "proxy-reach.key").exists()
 
     scenario(play)
 

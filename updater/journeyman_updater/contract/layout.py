@@ -85,6 +85,11 @@ class StateRoot:
         return self.agent / "proxy.key"
 
     @property
+    def reach_key_file(self) -> Path:
+        """What its clients on other machines have to show, where it is reachable; made by the agent, 0600."""
+        return self.agent / "proxy-reach.key"
+
+    @property
     def models(self) -> Path:
         """The model store."""
         return self.path / "models"

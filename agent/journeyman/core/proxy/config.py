@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import Self
+
+from journeyman.core.proxy.reach import Reach
 
 LISTEN_HOST = "127.0.0.1"
 # Next to the embedded plane's 6480.
@@ -13,6 +16,23 @@ MIB = 1024 * 1024
 # Where the agent hears for which sleeping models requests are held, and how long it may have to wait there.
 WANTED_PATH = "/wanted"
 NO_NEWS_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What clients have to show.
+
+    Attributes:
+        here: those of this machine.
+        elsewhere: those of others; empty where there are none, or where they need none.
+    """
+
+    here: bytes
+    elsewhere: bytes = b""
+
+    def digest(self) -> str:
+        """SHA-256 of both, so that another key is another configuration."""
+        return hashlib.sha256(self.here + b"\n" + self.elsewhere).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -30,8 +50,9 @@ class ProxyConfig:
         head_seconds: the longest wait for the head of a request, and for the next part of its body.
         body_limit_bytes: the largest body of a request.
         connection_limit: how many clients may be connected at a time.
-        key_digest: SHA-256 of the proxy's key, so that another key is another configuration.
+        key_digest: that of its keys.
         version: of the release that it belongs to.
+        reach: where it listens for other machines; None where it does not.
     """
 
     port: int = 0
@@ -46,6 +67,7 @@ class ProxyConfig:
     connection_limit: int = 1024
     key_digest: str = ""
     version: str = ""
+    reach: Reach | None = None
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), sort_keys=True).encode()
@@ -54,8 +76,10 @@ class ProxyConfig:
     def from_json(cls, data: bytes) -> Self:
         """Reads what `to_json` wrote.  Raises ValueError: it is no configuration."""
         try:
-            return cls(**json.loads(data))
-        except TypeError as error:
+            fields = json.loads(data)
+            reach = fields.pop("reach", None)
+            return cls(**fields, reach=None if reach is None else Reach.from_fields(reach))
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"no configuration of a proxy: {error}") from error
 
     def on_port(self, port: int, *, any_port: bool, patience_seconds: float) -> Self:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 FORMAT_VERSION = 1
 ROUTES_FILE = "routes.json"
-FIELD_TYPES: dict[str, type] = {"slots": int, "context_tokens": int, "asleep": bool}
+FIELD_TYPES: dict[str, type] = {"slots": int, "context_tokens": int, "asleep": bool, "services": list}
 
 
 class RouteState(StrEnum):
@@ -45,6 +45,8 @@ class Route:
         reason: why it is not READY; one line.
         asleep: whether it is STARTING only once a request for it is held.  No state of its own, as a proxy of
             an earlier release would not read the file then.
+        services: the InferenceServices for which clients on other machines may use it, `namespace/name`;
+            without any it is this host's alone.
     """
 
     model: str
@@ -56,6 +58,7 @@ class Route:
     context_tokens: int = 0
     reason: str = ""
     asleep: bool = False
+    services: tuple[str, ...] = ()
 
     @property
     def pinned_model(self) -> str:
@@ -124,6 +127,11 @@ def _route(fields: dict[str, object]) -> Route:
             raise ValueError(f"`{name}` of a route is {value!r}")
     if not known.get("model"):
         raise ValueError("a route without `model`")
+    services = known.get("services", [])
+    assert isinstance(services, list), "its type was checked"
+    if not all(isinstance(service, str) for service in services):
+        raise ValueError(f"`services` of a route is {services!r}")
+    known["services"] = tuple(services)
     # The types were checked above, one by one, as the file may come from people.
     route = Route(**{**known, "state": RouteState(str(known.get("state", RouteState.READY)))})  # type: ignore[arg-type]
     if route.state is RouteState.READY:

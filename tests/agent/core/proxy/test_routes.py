@@ -13,7 +13,7 @@ def test_routes_come_back_as_they_were_written() -> None:
     """Order and all fields survive, and a field of a newer writer is ignored."""
     routes = [
         Route("b", RouteState.READY, "http://127.0.0.1:1/v1", "/k", "inner", 2, 4096),
-        Route("a", RouteState.STARTING, reason="loading"),
+        Route("a", RouteState.STARTING, reason="loading", services=("default/a", "work/a")),
         Route("c", RouteState.FAILED, reason="no such file"),
     ]
     written = json.loads(routes_to_json(routes))
@@ -58,6 +58,8 @@ def test_addresses_of_this_machine(host: str) -> None:
         '{"format":1,"routes":[{"model":1}]}',
         '{"format":1,"routes":[{"model":"m","state":"odd"}]}',
         '{"format":1,"routes":[{"model":"m","state":"starting","slots":true}]}',
+        '{"format":1,"routes":[{"model":"m","state":"starting","services":"default/a"}]}',
+        '{"format":1,"routes":[{"model":"m","state":"starting","services":[1]}]}',
     ],
 )
 def test_a_file_that_is_no_table_of_routes_is_an_error(text: str) -> None:
