@@ -123,7 +123,7 @@ class Parts:
                 memory=lambda: self.gates.verdict().level_of("memory"),
                 in_use=lambda: bool(self.tasks.runner.runs()),
                 traffic=self._traffic,
-                refuse=self._model_room().refuse,
+                room=self._model_room(),
                 wanted=self._traffic.wanted,
             ),
         )
@@ -141,6 +141,7 @@ class Parts:
     def _model_room(self) -> ModelRoom:
         return ModelRoom(
             workers=self.workers,
+            taken=JsonFile(self._settings.root.agent / "allocations.json"),
             memory=self._probe.memory,
             kept_bytes=marks_from(self._settings.gates, "the table [gates]").memory.reserve_bytes,
             reserved_bytes=self._promised_bytes,

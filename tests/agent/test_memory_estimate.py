@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.adapters.model_reading import header_of
+from journeyman.core.model_allocation import reported_buffers as buffers_in
 from journeyman.core.model_facts import facts_of
 from journeyman.core.model_memory import ServerLoad, estimate
 from tests.support import reported_buffers
@@ -24,8 +24,6 @@ MIB = 1 << 20
 LEAST_CACHE_BYTES = 64 * MIB
 # What the server logs once all buffers are there.
 LAST_LINE = "n_slots = "
-# `CPU_REPACK` is left out: weights in an order that suits the processor, whose mapped pages are dropped then.
-REPORTED = re.compile(r"(?<!REPACK) +(model|KV|RS|compute|output) buffer size = +([\d.]+) MiB")
 
 MHA = Shape()
 GQA = Shape(heads=32, kv_heads=8, head_length=64, embedding=2048, feed_forward=5632, vocabulary=32_000)
@@ -76,8 +74,8 @@ MANY = [
 class Reported:
     """What llama.cpp said, in bytes."""
 
-    cache_bytes: float
-    total_bytes: float
+    cache_bytes: int
+    total_bytes: int
 
 
 def reported(model: Path, load: ServerLoad) -> Reported:
@@ -99,9 +97,9 @@ def reported(model: Path, load: ServerLoad) -> Reported:
         server.kill()
         server.wait()
     text = log.read_text(errors="replace")
-    found = [(kind, float(size) * MIB) for kind, size in REPORTED.findall(text)]
-    assert {"model", "KV", "compute", "output"} <= {kind for kind, _ in found}, text[-2000:]
-    return Reported(sum(size for kind, size in found if kind == "KV"), sum(size for _, size in found))
+    found = buffers_in(text)
+    assert {"model", "KV", "compute", "output"} <= found.keys(), text[-2000:]
+    return Reported(found["KV"], sum(found.values()))
 
 
 Record = Callable[[str, object], None]
@@ -114,7 +112,7 @@ def check(shape: Shape, load: ServerLoad, folder: Path, record: Record) -> None:
     found = reported(model, load)
     # For docs/evidence/memory-estimates.md: `--junitxml` writes them down.
     record("estimated_bytes", expected.buffers_bytes)
-    record("reported_bytes", round(found.total_bytes))
+    record("reported_bytes", found.total_bytes)
     assert found.cache_bytes >= LEAST_CACHE_BYTES, "the case is too small to say anything"
     assert expected.cache_bytes == pytest.approx(found.cache_bytes, rel=0.001)
     assert expected.buffers_bytes == pytest.approx(found.total_bytes, rel=0.1)

@@ -27,7 +27,7 @@ from journeyman.ports import JsonObject
 from journeyman.serving.neighbours import Neighbours
 from journeyman.settings import Inference, Settings
 from journeyman_updater.contract import WorkerRecord, session_pids
-from tests.support.fake_models import nobody_waits, room_for_all
+from tests.support.fake_models import RoomForAll, nobody_waits
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ class Host:
             ),
             interpreter=PYTHON,
             neighbours=Neighbours(
-                self._note, lambda: Level.OPEN, lambda: False, no_traffic, room_for_all, nobody_waits
+                self._note, lambda: Level.OPEN, lambda: False, no_traffic, RoomForAll(), nobody_waits
             ),
         )
         self.loop = loop

@@ -20,6 +20,8 @@ import pytest
 from journeyman.adapters.inference_probe import HttpInferenceProbe
 from journeyman.adapters.posix_workers import PosixWorkers
 from journeyman.adapters.speed_probe import HttpSpeedProbe
+from journeyman.core.model_allocation import allocation_of
+from journeyman.core.model_memory import OVERHEAD_BYTES
 from journeyman.core.server_failure import Failure, FailureKind
 from journeyman.core.worker_specs import Interpreter, model_server_spec
 from journeyman.errors import WorkerError
@@ -96,10 +98,10 @@ def servers(
 
 
 @contextlib.contextmanager
-def streaming(endpoint: Endpoint, tokens: int) -> Iterator[httpx.Response]:
+def streaming(endpoint: Endpoint, tokens: int, words: str = "Hi") -> Iterator[httpx.Response]:
     body = {
         "model": endpoint.model,
-        "messages": [{"role": "user", "content": "Hi"}],
+        "messages": [{"role": "user", "content": words}],
         "max_tokens": tokens,
         "stream": True,
         "ignore_eos": True,
@@ -132,6 +134,28 @@ def test_its_speed_can_be_told(servers: Servers) -> None:
     endpoint = servers.proven(servers.start())
     probe = HttpSpeedProbe(limit_seconds=20)
     assert asyncio.run(probe(endpoint, endpoint.model)) > 0
+
+
+def test_what_it_took_is_known_with_its_first_token(servers: Servers) -> None:
+    """Each llama.cpp has reported its buffers by then; of others resident memory is known."""
+    record = servers.start()
+    servers.proven(record)
+    resident = servers.workers.usage(record).ram_bytes
+    taken = allocation_of(servers.workers.log(record), resident)
+    assert taken is not None, servers.workers.log(record)
+    assert taken.is_reported is (servers.installed.name != "mlx"), servers.workers.log(record)
+    # The tiny model is smaller than what the program itself needs.
+    assert taken.total_bytes > OVERHEAD_BYTES
+
+
+def test_its_log_has_no_word_of_a_prompt(servers: Servers) -> None:
+    """What people say is nobody's business, however much the server reports of itself."""
+    record = servers.start()
+    endpoint = servers.proven(record)
+    with streaming(endpoint, 3, "confidential") as reply:
+        reply.read()
+    folder = WorkerFolder(servers.folder / record.worker_id)
+    assert b"confidential" not in folder.stderr.read_bytes() + folder.stdout.read_bytes()
 
 
 def test_it_serves_only_who_has_the_key(servers: Servers) -> None:

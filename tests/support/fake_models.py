@@ -8,15 +8,25 @@ from collections.abc import Callable
 from journeyman.core.server_config import ServerConfig
 from journeyman.errors import ModelError, WorkerError
 from journeyman.model.model_file import ModelFile
-from journeyman.ports import Endpoint
+from journeyman.ports import Endpoint, JsonObject
+from journeyman_updater.contract import WorkerRecord
 
 
 def model_file(name: str, *, sha256: str = "0f") -> ModelFile:
     return ModelFile(name, f"/models/{name}.gguf", sha256, 1, "test", "llama", 2048, has_chat_template=True)
 
 
-async def room_for_all(config: ServerConfig) -> None:
-    """A host with memory for whatever comes."""
+class RoomForAll:
+    """Implements `Room`: a host with memory for whatever comes."""
+
+    async def refuse(self, config: ServerConfig) -> None:
+        pass
+
+    async def settled(self, record: WorkerRecord) -> None:
+        pass
+
+    def shown(self, config: ServerConfig | None) -> JsonObject:
+        return {"estimatedBytes": None, "allocatedBytes": None}
 
 
 async def nobody_waits() -> list[str]:

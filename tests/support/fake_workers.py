@@ -129,6 +129,9 @@ class FakeWorkers:
     def last_words(self, record: WorkerRecord) -> str:
         return self.words.get(record.worker_id, "")
 
+    def log(self, record: WorkerRecord) -> str:
+        return self.last_words(record)
+
     def signal(self, record: WorkerRecord, number: int) -> None:
         if not self.running(record):
             return

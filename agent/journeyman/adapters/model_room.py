@@ -1,4 +1,4 @@
-"""Whether this host has memory for a model server: estimates from the files, and what runs, as it is now."""
+"""Whether this host has memory for a model server: by its file, what it took before, and what runs now."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from pathlib import Path
 import structlog
 
 from journeyman.adapters.model_reading import files_of, header_of
+from journeyman.core import model_allocation
 from journeyman.core.model_admission import HostRoom, Refusal, RunningServer, default_fraction, refusal
+from journeyman.core.model_allocation import Allocation, Need
 from journeyman.core.model_facts import facts_of
 from journeyman.core.model_memory import MemoryEstimate, ServerLoad, estimate
+from journeyman.core.quantities import bytes_text
 from journeyman.core.server_config import ServerConfig
+from journeyman.core.speed import fingerprint
 from journeyman.core.worker_specs import CONFIG_LABEL, MODEL_SERVER
-from journeyman.errors import JourneymanError
-from journeyman.ports import Memory, Workers
+from journeyman.errors import HostError, JourneymanError
+from journeyman.ports import Document, JsonObject, Memory, Workers
+from journeyman_updater.contract import WorkerRecord
 
 log = structlog.get_logger(__name__)
 
@@ -23,10 +28,12 @@ log = structlog.get_logger(__name__)
 class ModelRoom:
     """Judges servers before they are started.
 
-    A model whose memory cannot be told, such as a folder for MLX, is let through: its runtime will tell.
+    A model whose memory cannot be told, such as a folder for MLX, is let through: what its server takes then
+    is known the next time.
 
     Args:
         workers: the processes.
+        taken: where it is kept what servers took.
         memory: of the host, now.
         kept_bytes: what admission leaves to the host.
         reserved_bytes: what was granted to other work and is not in use yet.
@@ -38,6 +45,7 @@ class ModelRoom:
         self,
         *,
         workers: Workers,
+        taken: Document,
         memory: Callable[[], Memory],
         kept_bytes: int,
         reserved_bytes: Callable[[], float],
@@ -51,6 +59,8 @@ class ModelRoom:
         self._fraction = fraction
         self._has_own_memory = has_own_memory
         self._estimates: dict[str, MemoryEstimate | None] = {}
+        self._document = taken
+        self._taken = model_allocation.from_json(taken.load())
 
     async def refuse(self, config: ServerConfig) -> Refusal | None:
         """Why that server may not start now; None if it may.
@@ -64,7 +74,7 @@ class ModelRoom:
         ]
         labels = [record.labels.get(CONFIG_LABEL, "") for record in running]
         await asyncio.to_thread(self._learn, [config.to_json().decode(), *labels])
-        need = self._estimates.get(config.to_json().decode())
+        need = self._need(config.to_json().decode())
         if need is None:
             return None
         memory = self._memory()
@@ -73,13 +83,55 @@ class ModelRoom:
         )
         servers = []
         for record, label in zip(running, labels, strict=True):
-            expected = self._estimates.get(label)
+            expected = self._need(label)
             total = 0 if expected is None else expected.total_bytes
             servers.append(RunningServer(total, self._workers.usage(record).ram_bytes))
         fraction = self._fraction or default_fraction(memory.total_bytes)
         found = refusal(need, host, servers, fraction)
         log.info("model_server_judged", model=config.model, needs=need.total_bytes, fits=found is None)
         return found
+
+    async def settled(self, record: WorkerRecord) -> None:
+        """See `Room.settled`."""
+        label = record.labels.get(CONFIG_LABEL, "")
+        await asyncio.to_thread(self._learn, [label])
+        found = model_allocation.allocation_of(
+            self._workers.log(record), self._workers.usage(record).ram_bytes
+        )
+        known = self._taken.get(_key(label))
+        if found is None or (better := model_allocation.better_known(known, found)) == known:
+            return
+        # Taken out first: what was learned last is forgotten last.
+        self._taken.pop(_key(label), None)
+        self._taken[_key(label)] = better
+        self._tell(record, self._estimates.get(label), better)
+        try:
+            self._document.save(model_allocation.to_json(self._taken))
+        except HostError as error:
+            log.warning("model_memory_not_kept", error=error.message)
+
+    def shown(self, config: ServerConfig | None) -> JsonObject:
+        """See `Room.shown`."""
+        label = "" if config is None else config.to_json().decode()
+        expected, taken = self._estimates.get(label), self._taken.get(_key(label))
+        return {
+            "estimatedBytes": None if expected is None else expected.total_bytes,
+            "allocatedBytes": None if taken is None else taken.total_bytes,
+        }
+
+    def _need(self, label: str) -> Need | None:
+        return model_allocation.need_of(self._estimates.get(label), self._taken.get(_key(label)))
+
+    def _tell(self, record: WorkerRecord, expected: MemoryEstimate | None, taken: Allocation) -> None:
+        if expected is not None and model_allocation.is_underestimated(expected, taken):
+            log.warning(
+                "model_memory_underestimated",
+                worker=record.worker_id,
+                expected=expected.explanation(),
+                took=bytes_text(taken.total_bytes),
+            )
+        else:
+            log.info("model_memory_learned", worker=record.worker_id, total_bytes=taken.total_bytes)
 
     def _learn(self, labels: list[str]) -> None:
         """Estimates what is not known yet; reading a header with a large vocabulary takes a while."""
@@ -97,6 +149,10 @@ class ModelRoom:
         except (JourneymanError, ValueError) as error:
             log.info("model_memory_unknown", error=str(error))
             return None
+
+
+def _key(label: str) -> str:
+    return fingerprint(label.encode())
 
 
 def load_of(config: ServerConfig) -> ServerLoad:

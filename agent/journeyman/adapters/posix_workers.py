@@ -174,6 +174,13 @@ class PosixWorkers:
         except OSError:
             return ""
 
+    def log(self, record: WorkerRecord) -> str:
+        """See `Workers.log`."""
+        try:
+            return self._folder(record.worker_id).stderr.read_text(errors="replace")
+        except OSError:
+            return ""
+
     def signal(self, record: WorkerRecord, number: int) -> None:
         """See `Workers.signal`.  Where a worker has no freezer it is stopped by the signal itself."""
         if number == signal.SIGSTOP and self._set_frozen(record, frozen=True):

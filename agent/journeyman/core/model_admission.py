@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from journeyman.core.model_memory import MemoryEstimate
+from journeyman.core.model_allocation import Need
 from journeyman.core.quantities import bytes_text
 
 # As metal-agent: small machines keep a larger share for themselves.
@@ -41,7 +41,7 @@ class RunningServer:
     """A server that runs or is being loaded.
 
     Attributes:
-        expected_bytes: what it was estimated to take.
+        expected_bytes: what it will take.
         used_bytes: what it takes now.
     """
 
@@ -67,9 +67,7 @@ def default_fraction(total_bytes: int) -> float:
     return SMALL_HOST_FRACTION if total_bytes <= SMALL_HOST_BYTES else LARGE_HOST_FRACTION
 
 
-def refusal(
-    need: MemoryEstimate, host: HostRoom, running: Sequence[RunningServer], fraction: float
-) -> Refusal | None:
+def refusal(need: Need, host: HostRoom, running: Sequence[RunningServer], fraction: float) -> Refusal | None:
     """Judges a server before it is started; None if it fits.
 
     Args:
@@ -78,7 +76,7 @@ def refusal(
         running: all other servers of this host.
         fraction: of the memory that all servers together may have.
     """
-    wanted = f"needs {need.explanation()}"
+    wanted = f"needs {need.explanation}"
     budget = int(host.total_bytes * fraction)
     if need.total_bytes > budget:
         message = f"{wanted}, and all models together may have {bytes_text(budget)} here"

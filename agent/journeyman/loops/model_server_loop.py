@@ -173,7 +173,11 @@ class ModelServerLoop:
 
     def snapshot(self) -> list[JsonObject]:
         """What people are shown of each server, the preferred model first; no key is among it."""
-        return [{**server.shown(), "lastWords": self._last_words(server)} for server in self._servers]
+        shown = self._neighbours.room.shown
+        return [
+            {**server.shown(), "memory": shown(server.config), "lastWords": self._last_words(server)}
+            for server in self._servers
+        ]
 
     def _last_words(self, server: Server) -> list[str]:
         """The end of the log of one that is in trouble, without its key: a program may print that."""

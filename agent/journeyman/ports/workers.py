@@ -78,6 +78,10 @@ class Workers(Protocol):
         """The last few kilobytes of its stderr; empty where there are none."""
         ...
 
+    def log(self, record: WorkerRecord) -> str:
+        """Its stderr since its log was cut last: some megabytes at most; empty where there is none."""
+        ...
+
     def signal(self, record: WorkerRecord, number: int) -> None:
         """Sends a signal to all of the worker's session, if it runs; a SIGSTOP it need not be able to see."""
         ...

@@ -259,6 +259,7 @@ class Keeper:
             failure = await self._until_hung()
             self.server.endpoint = None
             return Ended(failure)
+        await self._surroundings.neighbours.room.settled(record)
         ended, hung, idle = await first_of(
             self._workers.wait(record), self._until_hung(), self.use.until_over()
         )
@@ -333,7 +334,7 @@ class Keeper:
 
     async def _refusal(self, config: ServerConfig) -> Refusal | None:
         """Why it may not start, after idle servers have made place for one that somebody asks for."""
-        while (refusal := await self._surroundings.neighbours.refuse(config)) is not None:
+        while (refusal := await self._surroundings.neighbours.room.refuse(config)) is not None:
             may_be_cured = self.server.is_on_demand and not refusal.is_final
             if not may_be_cured or not await self._surroundings.made_place():
                 break

@@ -24,6 +24,7 @@ from typing import Any
 
 from journeyman.core.completion import KEY_FILE
 from journeyman.core.runtimes.base import LISTEN_HOST
+from journeyman.core.runtimes.llama_server import BUFFERS_REPORTED
 from journeyman.core.server_config import ServerConfig
 from journeyman.core.server_failure import Failure, FailureKind, failure_in
 from journeyman.core.worker_specs import CONFIG_FILE
@@ -120,6 +121,7 @@ def _params(xllamacpp: Any, config: ServerConfig) -> Any:
     params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
     params.use_jinja = config.jinja
     params.offline = True
+    params.verbosity = BUFFERS_REPORTED
     params.ui = False
     # The first question warms it up, and readiness is a generated token anyway.
     params.warmup = False

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.adapters.durable_json import JsonFile
 from journeyman.adapters.model_room import ModelRoom
 from journeyman.core.model_admission import Refusal
 from journeyman.core.server_config import ServerConfig
 from journeyman.core.worker_specs import Interpreter, model_server_spec
-from journeyman.ports import Memory
+from journeyman.ports import Memory, Usage
 from tests.support.fake_workers import FakeWorkers
 from tests.support.shaped_gguf import Shape, write_shaped_gguf
 
@@ -31,17 +32,33 @@ class Host:
         self.promised = 0
         self.fraction: float | None = None
         self.has_own_memory = False
+        self.taken = folder / "allocations.json"
+        self.agent = self.room()
 
-    def refuse(self, config: ServerConfig) -> Refusal | None:
-        room = ModelRoom(
+    def room(self) -> ModelRoom:
+        """As the next agent makes it."""
+        return ModelRoom(
             workers=self.workers,
+            taken=JsonFile(self.taken),
             memory=lambda: Memory(16 * GB, self.available),
             kept_bytes=GB,
             reserved_bytes=lambda: self.promised,
             fraction=self.fraction,
             has_own_memory=lambda: self.has_own_memory,
         )
-        return asyncio.run(room.refuse(config))
+
+    def refuse(self, config: ServerConfig) -> Refusal | None:
+        return asyncio.run(self.room().refuse(config))
+
+    def ran(self, config: ServerConfig, *, log: str = "", resident: int = 0) -> None:
+        """A server has run, has said that, and used so much."""
+        self.run(config, "model-ran")
+        self.workers.words["model-ran"] = log
+        self.workers.uses["model-ran"] = Usage(ram_bytes=resident)
+        (record,) = self.workers.known()
+        asyncio.run(self.agent.settled(record))
+        self.workers.finish("model-ran")
+        self.workers.remove(record)
 
     def run(self, config: ServerConfig, worker_id: str) -> None:
         spec, files = model_server_spec(config, b"key", Interpreter("/opt/python"))
@@ -103,3 +120,69 @@ def test_what_cannot_be_estimated_is_let_through(host: Host, tmp_path: Path) -> 
     host.has_own_memory = True
     assert host.refuse(host.config) is None
     assert host.refuse(replace(host.config, gpu_layers=0)) is not None
+
+
+def log_of(model: int, cache: int, compute: int) -> str:
+    """What llama.cpp says of these buffers, in MiB."""
+    return f"""
+0.00.008.906 I load_tensors:   CPU_Mapped model buffer size = {model:8}.00 MiB
+0.00.009.024 I llama_kv_cache:        CPU KV buffer size = {cache:8}.00 MiB
+0.00.009.908 I sched_reserve:        CPU compute buffer size = {compute:8}.00 MiB
+"""
+
+
+MIB = 1 << 20
+
+
+def test_what_a_server_took_counts_in_place_of_the_estimate(host: Host) -> None:
+    """The next start of the same configuration is judged by it, by another agent, too; others are not."""
+    host.available = 4 * GB
+    assert host.refuse(host.config) is None
+    host.ran(host.config, log=log_of(5000, 200, 100))
+    found = host.refuse(host.config)
+    assert found is not None
+    assert "needs 5.62 GB (as it took before); 3 GB are free" in found.message
+    assert host.refuse(replace(host.config, context_tokens=8192)) is None
+
+
+def test_a_server_that_took_less_leaves_room_for_others(host: Host) -> None:
+    """What was estimated too high is not kept free for ever."""
+    host.available = 2 * GB
+    assert host.refuse(host.config) is not None
+    host.ran(host.config, log=log_of(300, 200, 100))
+    assert host.refuse(host.config) is None
+
+
+def test_of_what_cannot_be_estimated_resident_memory_is_known_the_next_time(
+    host: Host, tmp_path: Path
+) -> None:
+    """As for a folder for MLX; of two findings the larger one counts, and none lowers an estimate."""
+    folder = ServerConfig("mlx", str(tmp_path), "", runtime="mlx")
+    assert host.refuse(folder) is None
+    for resident in (14 * GB, 2 * GB):
+        host.ran(folder, resident=resident)
+    found = host.refuse(folder)
+    assert found is not None
+    assert "needs 14 GB (as it took before)" in found.message
+    host.available = 2 * GB
+    host.ran(host.config, resident=GB // 10)
+    assert host.refuse(host.config) is not None
+
+
+def test_both_figures_are_shown(host: Host) -> None:
+    """Nothing before a server has been judged, the estimate then, and what it took once it has run."""
+    assert host.agent.shown(None) == {"estimatedBytes": None, "allocatedBytes": None}
+    assert asyncio.run(host.agent.refuse(host.config)) is None
+    shown = host.agent.shown(host.config)
+    assert shown["estimatedBytes"] > GB
+    assert shown["allocatedBytes"] is None
+    host.ran(host.config, log=log_of(1000, 200, 100))
+    assert host.agent.shown(host.config) == {**shown, "allocatedBytes": 1300 * MIB + 64_000_000}
+
+
+def test_an_estimate_that_was_too_low_is_told_once(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """By a warning with both figures; the same finding again, and one that fits, are none."""
+    for _ in range(3):
+        host.ran(host.config, log=log_of(5000, 200, 100))
+    host.ran(replace(host.config, context_tokens=8192), log=log_of(100, 200, 100))
+    assert capsys.readouterr().out.count("model_memory_underestimated") == 1

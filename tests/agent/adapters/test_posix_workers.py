@@ -284,7 +284,7 @@ def test_a_whole_session_stands_still(workers: PosixWorkers) -> None:
 
 @pytest.mark.slow
 def test_the_last_words_are_the_end_of_stderr(tmp_path: Path) -> None:
-    """A few kilobytes of it, also after its end; a worker that said nothing has none."""
+    """A few kilobytes of it, also after its end, where the log has all; one that said nothing has none."""
     workers = PosixWorkers(tmp_path / "workers", poll_seconds=0.02)
     script = "i=0; while [ $i -lt 2000 ]; do echo line-$i >&2; i=$((i+1)); done"
     loud = workers.start("loud", WorkerSpec("test", ("/bin/sh", "-c", script), {"PATH": os.defpath}))
@@ -296,3 +296,6 @@ def test_the_last_words_are_the_end_of_stderr(tmp_path: Path) -> None:
     assert "line-0\n" not in words
     assert len(words) <= 8192
     assert workers.last_words(still) == ""
+    assert workers.log(loud).startswith("line-0\n")
+    assert workers.log(loud).endswith(words)
+    assert workers.log(still) == ""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from journeyman.core.model_admission import HostRoom, RunningServer, default_fraction, refusal
+from journeyman.core.model_allocation import Need, need_of
 from journeyman.core.model_memory import MemoryEstimate
 
 GB = 10**9
 HOST = HostRoom(total_bytes=16 * GB, available_bytes=14 * GB, kept_bytes=GB)
 
 
-def need(total: int) -> MemoryEstimate:
-    return MemoryEstimate(total - GB, GB, 0, 0, 0, 0, 0)
+def need(total: int) -> Need:
+    found = need_of(MemoryEstimate(total - GB, GB, 0, 0, 0, 0, 0), None)
+    assert found is not None
+    return found
 
 
 def test_a_server_that_fits_is_started() -> None:

@@ -64,6 +64,14 @@ def test_options_are_read_from_the_help() -> None:
     assert NEW.isdisjoint({"--draft", "--draft-n", "--spec-draft-n-max", "--spec-ngram-mod-n-max"})
 
 
+def test_the_memory_is_reported_where_that_does_not_log_prompts() -> None:
+    """Only a build whose level 4 is that of traces is asked for it: older ones log prompts there."""
+    verbosity = "-lv, --verbosity, --log-verbosity N  Set the verbosity threshold. Values:\n"
+    traces = options_in(NEW_HELP + verbosity + "   - 3: info\n   - 4: trace (more info)\n   - 5: debug\n")
+    assert value_of(llama_server(CONFIG, traces), "--log-verbosity") == "4"
+    assert "--log-verbosity" not in llama_server(CONFIG, options_in(NEW_HELP + verbosity))
+
+
 def test_a_server_listens_on_loopback_and_its_key_is_in_a_file() -> None:
     """It never listens elsewhere, takes a port that is free, and its key is not in its arguments."""
     argv = llama_server(CONFIG)

@@ -22,7 +22,7 @@ from journeyman.loops.model_server_loop import ModelServerLoop
 from journeyman.ports import JsonObject, Usage
 from journeyman.serving.neighbours import Neighbours
 from journeyman.settings import Inference, Settings
-from journeyman_updater.contract import WorkerSpec
+from journeyman_updater.contract import WorkerRecord, WorkerSpec
 from tests.support.clock import FakeClock
 from tests.support.fake_models import FakeModelStore, FakeProbe, model_file
 from tests.support.fake_workers import FakeWorkers
@@ -43,6 +43,7 @@ class House:
         self.memory = Level.OPEN
         self.in_use = False
         self.refusal: Refusal | None = None
+        self.settlements: list[str] = []
         self.traffic: dict[str, Traffic] | None = {}
         self.told: Callable[[], None] = lambda: None
         self.held: asyncio.Queue[str] = asyncio.Queue()
@@ -55,6 +56,12 @@ class House:
 
     async def refuse(self, config: ServerConfig) -> Refusal | None:
         return self.refusal
+
+    async def settled(self, record: WorkerRecord) -> None:
+        self.settlements.append(record.worker_id)
+
+    def shown(self, config: ServerConfig | None) -> JsonObject:
+        return {"estimatedBytes": None if config is None else 5, "allocatedBytes": None}
 
     def loop(self, **changes: Any) -> ModelServerLoop:
         def changed() -> None:
@@ -69,7 +76,7 @@ class House:
             settings=Settings(**{**self.values, **changes}),
             interpreter=PYTHON,
             neighbours=Neighbours(
-                changed, lambda: self.memory, lambda: self.in_use, self.traffic_now, self.refuse, self.wanted
+                changed, lambda: self.memory, lambda: self.in_use, self.traffic_now, self, self.wanted
             ),
         )
 

@@ -27,7 +27,7 @@ from journeyman.model.agentic_task import TaskVerdict
 from journeyman.serving.neighbours import Neighbours
 from journeyman.settings import Settings
 from journeyman_updater.contract import WorkerRecord
-from tests.support.fake_models import nobody_waits, room_for_all
+from tests.support.fake_models import RoomForAll, nobody_waits
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ class Host:
             settings=Settings(state_root=self.root, models=(str(model),), model_context_tokens=1024),
             interpreter=PYTHON,
             neighbours=Neighbours(
-                changed.set, lambda: Level.OPEN, lambda: False, no_traffic, room_for_all, nobody_waits
+                changed.set, lambda: Level.OPEN, lambda: False, no_traffic, RoomForAll(), nobody_waits
             ),
         )
         loop.adopt()

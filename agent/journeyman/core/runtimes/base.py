@@ -16,6 +16,10 @@ KEY_PLACE = "@journeyman-key@"
 OPTION_LINE = re.compile(r"^ {0,8}(-.*)$")
 OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 REMOVED = "has been removed"
+# Builds whose help says this report their buffers at that level alone.  Older ones always do, and would log
+# prompts at it.
+TRACE_HELP = re.compile(r"^ *- 4: trace", re.MULTILINE)
+TRACE = "--log-verbosity=trace"
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,11 @@ class Runtime(Protocol):
 
 
 def options_in(help_text: str) -> frozenset[str]:
-    """The options that a program's `--help` offers; those that it only remembers are not among them."""
-    found: set[str] = set()
+    """The options that a program's `--help` offers; those that it only remembers are not among them.
+
+    `TRACE` is among them where the log has that level.
+    """
+    found: set[str] = {TRACE} if TRACE_HELP.search(help_text) else set()
     for line in help_text.splitlines():
         match = OPTION_LINE.match(line)
         if match and REMOVED not in line:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journeyman.core.runtimes.base import LISTEN_HOST, Launch
+from journeyman.core.runtimes.base import LISTEN_HOST, TRACE, Launch
 from journeyman.core.runtimes.options import Options
 from journeyman.core.server_config import ServerConfig
 
+# The level of the log at which llama.cpp says what memory it takes; prompts are not in it.
+BUFFERS_REPORTED = 4
 MODES = {"embedding": "--embeddings --embedding", "rerank": "--reranking --rerank"}
 
 
@@ -37,6 +39,8 @@ class LlamaServer:
         argv.want("--cache-ram", 0)
         for name in ("--metrics", "--offline", "--no-webui", "--no-warmup"):
             argv.want(name)
+        if TRACE in options:
+            argv.want("--log-verbosity", BUFFERS_REPORTED)
         self._choices(argv, config)
         return Launch(argv.argv(*config.extra_args))
 
