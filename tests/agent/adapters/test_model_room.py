@@ -15,6 +15,7 @@ from journeyman.core.worker_specs import Interpreter, model_server_spec
 from journeyman.ports import Memory
 from tests.support.fake_workers import FakeWorkers
 from tests.support.shaped_gguf import Shape, write_shaped_gguf
+from tests.support.tiny_mlx import write_tiny_mlx
 
 GB = 10**9
 
@@ -97,9 +98,22 @@ def test_a_person_may_set_the_share(host: Host) -> None:
 
 
 def test_what_cannot_be_estimated_is_let_through(host: Host, tmp_path: Path) -> None:
-    """A folder, and layers in a GPU's own memory; without layers there it is judged all the same."""
+    """What is no model, and layers in a GPU's own memory; without layers there it is judged all the same."""
     host.fraction = 0.01
     assert host.refuse(ServerConfig("mlx", str(tmp_path), "")) is None
     host.has_own_memory = True
     assert host.refuse(host.config) is None
     assert host.refuse(replace(host.config, gpu_layers=0)) is not None
+
+
+def test_a_folder_is_judged_like_a_file(host: Host, tmp_path: Path) -> None:
+    """Weights and the context of each slot of a model for MLX count, in the type that it computes with."""
+    write_tiny_mlx(tmp_path / "tiny")
+    config = ServerConfig("tiny", str(tmp_path / "tiny"), "", 32_768, 2, runtime="mlx")
+    host.fraction = 1
+    assert host.refuse(config) is None
+    host.fraction = 0.001
+    found = host.refuse(config)
+    assert found is not None
+    # Two slots, two layers, two heads of 16 whole floats, keys and values.
+    assert "context 33.6 MB" in found.message
