@@ -78,10 +78,11 @@ class Models:
     def take(
         self, path: Path, tell: Callable[[str], None], *, name: str | None, in_place: bool
     ) -> dict[str, Any]:
-        """Takes a file of this host: a copy, or where it lies.  Raises JourneymanError as `pull`."""
+        """Takes a file or folder of this host, copied or where it lies.  Raises JourneymanError as `pull`."""
         if in_place:
             return self.describe(self._store.obtain(str(path), tell))
-        return self.describe(self._store.pull(path.as_uri(), tell, name=name))
+        source = f"{path.as_uri()}/" if path.is_dir() else path.as_uri()
+        return self.describe(self._store.pull(source, tell, name=name))
 
     def listing(self) -> list[dict[str, Any]]:
         """All models with what their headers say, by name; one whose header is damaged without that."""

@@ -27,7 +27,7 @@ from journeyman.core.worker_specs import Interpreter, model_server_spec
 from journeyman.errors import WorkerError
 from journeyman.ports import Endpoint
 from journeyman_updater.contract import WorkerExit, WorkerFolder, WorkerRecord, session_pids
-from tests.support.runtimes import Installed, installed_runtime
+from tests.support.runtimes import RUNTIMES, Installed, installed_runtime
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ class Servers:
         return failure
 
 
-@pytest.fixture(params=["native", "llama-server", "llama-cpp-python", "mlx"])
+@pytest.fixture(params=RUNTIMES)
 def servers(
     request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from journeyman.core.runtimes.mlx import UPSTREAM_MODEL
 from journeyman.core.server_config import ServerConfig
+from journeyman.ports import Endpoint
 from tests.support.runtime_cache import cached_runtime
 from tests.support.tiny_gguf import write_tiny_gguf
 from tests.support.tiny_mlx import write_tiny_mlx
+
+RUNTIMES = ("native", "llama-server", "llama-cpp-python", "mlx")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,20 @@ class Installed:
     asks_for_key: bool = True
     knows_its_context: bool = True
     upstream_model: str = "tiny"
+
+    def table(self) -> dict[str, Any]:
+        """How the settings name it."""
+        told = {"name": "tiny", "model": str(self.model), "runtime": self.name, "context_tokens": 512}
+        return {**told, "program": self.program} if self.program else told
+
+    @property
+    def another_option(self) -> dict[str, Any]:
+        """What makes another server of it."""
+        return {"slots": 3} if self.name == "mlx" else {"threads": 2}
+
+    def named(self, endpoint: Endpoint) -> Endpoint:
+        """The same with the name that the server itself knows."""
+        return replace(endpoint, model=self.upstream_model)
 
     def config(self, model: Path | None = None) -> ServerConfig:
         path = self.model if model is None else model

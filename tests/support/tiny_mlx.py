@@ -15,7 +15,7 @@ TEMPLATE = (
 )
 
 
-def write_tiny_mlx(folder: Path) -> None:
+def write_tiny_mlx(folder: Path, *, template: str = TEMPLATE) -> None:
     """Makes the folder; the same bytes each time."""
     folder.mkdir()
     vocabulary = {text: number for number, text in enumerate((*SPECIAL, *_byte_letters()))}
@@ -26,7 +26,7 @@ def write_tiny_mlx(folder: Path) -> None:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": SPECIAL[0],
             "eos_token": SPECIAL[1],
-            "chat_template": TEMPLATE,
+            "chat_template": template,
             "model_max_length": CONTEXT,
         },
     }
@@ -120,6 +120,11 @@ def _weights(words: int) -> bytes:
             "data_offsets": [len(data), len(data) + len(packed)],
         }
         data += packed
+    return safetensors(header, data)
+
+
+def safetensors(header: dict[str, object], data: bytes) -> bytes:
+    """A file of that format, whatever its header says of the data behind it."""
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data

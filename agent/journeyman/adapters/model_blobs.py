@@ -3,7 +3,7 @@
     blobs/<sha256>           whole and compared
     parts/<key>              what came so far of one file; goes on where it is, whoever continues it
     parts/<key>.json         the validator by which its server may complete it
-    sets/<digest>/<names>    a model that was split: links to its blobs, under the names that llama.cpp wants
+    sets/<digest>/<names>    a model of several files: links to its blobs, under the names that runtimes want
 
 The lock is the kernel's, on the file itself, so it ends with its holder and nothing lies about.  Whoever
 makes a file grow holds it, through its move into `blobs/`, until a name refers to it.  So what is locked is
@@ -17,7 +17,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -83,7 +83,10 @@ class BlobShelf:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 waiting()
-                fcntl.flock(file, fcntl.LOCK_EX)
+                # Its holder may share a blob that is whole while it still fetches others of its model.
+                fcntl.flock(file, fcntl.LOCK_SH)
+                if _is_at(file, self.parts / key):
+                    fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(file, self.parts / key):
                 raise SomebodyElseWasFasterError
             yield file
@@ -92,15 +95,43 @@ class BlobShelf:
         """Where the validator of a part is kept."""
         return self.parts / f"{key}{FACTS_SUFFIX}"
 
-    def keep(self, file: IO[bytes], key: str, sha256: str) -> Path:
-        """Makes a part a blob, durably; its lock goes with it."""
+    def keep(self, file: IO[bytes], key: str, sha256: str, *, shared: bool = False) -> Path:
+        """Makes a part a blob, durably; its lock goes with it.
+
+        Args:
+            file: the part, with our lock.
+            key: what it was called.
+            sha256: what it has.
+            shared: whether who waits for it may go on already: who knows its digest finds it without a name.
+
+        Raises:
+            SomebodyElseWasFasterError: a collector took it in the moment in which the lock was changed.
+        """
         file.flush()
         os.fsync(file.fileno())
         blob = self.blobs / sha256
         os.replace(self.parts / key, blob)
         sync_directory(self.blobs)
         self.facts_of(key).unlink(missing_ok=True)
+        if shared:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if not _is_at(file, blob):
+                raise SomebodyElseWasFasterError
         return blob
+
+    def missing_bytes(self, key: str, sha256: str, size_bytes: int) -> int:
+        """How many bytes of a file are still to come."""
+        if sha256 and (self.blobs / sha256).exists():
+            return 0
+        part = self.parts / key
+        return max(0, size_bytes - (part.stat().st_size if part.exists() else 0))
+
+    def of_git(self, git_sha1: str, size_bytes: int | None) -> str:
+        """The SHA-256 of a blob that git calls so, or an empty string.  Only blobs of that size are read."""
+        for blob in self.blobs.glob("*"):
+            if blob.stat().st_size == size_bytes and git_blob_sha1(blob) == git_sha1:
+                return blob.name
+        return ""
 
     def drop(self, file: IO[bytes], key: str) -> None:
         """Deletes a part of ours."""
@@ -108,19 +139,20 @@ class BlobShelf:
         (self.parts / key).unlink(missing_ok=True)
         self.facts_of(key).unlink(missing_ok=True)
 
-    def assemble(self, file_names: Sequence[str], digests: Sequence[str]) -> Path:
-        """Lays the blobs of a split model under their names into one folder; returns the first of them."""
-        folder = self.sets / digest_of_parts(digests)
+    def assemble(self, file_names: Sequence[str], digests: Sequence[str], digest: str) -> Path:
+        """Lays the blobs of one model under their names into a folder for its digest, and returns that."""
+        folder = self.sets / digest
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, sha256 in zip(file_names, digests, strict=True):
             link = folder / name
             link.unlink(missing_ok=True)
             link.symlink_to(Path("..") / ".." / "blobs" / sha256)
         sync_directory(folder)
-        return folder / file_names[0]
+        return folder
 
     def room_for(self, more_bytes: int) -> None:
         """Raises HostError, with the numbers, if so many more bytes leave less than the disk gate keeps."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         usage = shutil.disk_usage(self._folder)
         reserve = disk_reserve_bytes(self._marks, usage.total)
         if usage.free - more_bytes < reserve:
@@ -185,6 +217,19 @@ def digest_of_parts(digests: Sequence[str]) -> str:
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(f"{one}\n" for one in digests).encode()).hexdigest()
+
+
+def digest_of_folder(digests: Mapping[str, str]) -> str:
+    """One digest for a model that is a folder: of a line with digest and name for each file, by name."""
+    return hashlib.sha256(
+        "".join(f"{digests[name]} {name}\n" for name in sorted(digests)).encode()
+    ).hexdigest()
+
+
+def git_blob_sha1(path: Path) -> str:
+    """What git calls the content of a file: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects."""
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 @contextmanager

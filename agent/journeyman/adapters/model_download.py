@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from journeyman.adapters.model_blobs import write_all
-from journeyman.core.gguf import check_magic
 from journeyman.core.quantities import bytes_text
 from journeyman.errors import DownloadError, HostError, UsageError
 from journeyman_updater.contract.http_rules import (
@@ -153,13 +152,15 @@ class ModelDownloader:
             DownloadError: it cannot be asked, or has no such file.
             HostError: the token file cannot be read.
         """
-        return self._retry(lambda: self._ask(url), lambda: 0)
+        return self.retrying(lambda: self._ask(url), lambda: 0)
 
     def fetch(
         self,
         url: str,
         part: GrowingFile,
         *,
+        judge: Callable[[bytes, str], None],
+        size_bytes: int | None,
         room_for: Callable[[int], None],
         progress: Progress,
     ) -> None:
@@ -168,18 +169,22 @@ class ModelDownloader:
         Args:
             url: of the file.
             part: what is here already.
+            judge: raises ModelError if what begins with these bytes, of that name, is not what is wanted.
+            size_bytes: how long it must be; None where nobody knows.
             room_for: raises HostError if so many more bytes have no room on the disk.
             progress: gets a line at each percent.
 
         Raises:
             DownloadError: the way or the server; what came stays for the next call.
-            ModelError: what comes is no GGUF file.
+            ModelError: from `judge`.
             HostError: from `room_for`, or the token file cannot be read.
             OSError: from the disk.
         """
-        self._retry(lambda: _Transfer(self, url, part, room_for, progress).run(), part.size)
+        self.retrying(
+            lambda: _Transfer(self, url, part, judge, size_bytes, room_for, progress).run(), part.size
+        )
 
-    def _retry(self, work: Callable[[], Result], here: Callable[[], int]) -> Result:
+    def retrying(self, work: Callable[[], Result], here: Callable[[], int]) -> Result:
         """Tries again until it works, or until too many tries in a row bring nothing new."""
         tries = Tries(self.rules.retry, here())
         while True:
@@ -290,6 +295,8 @@ class _Transfer:
     downloader: ModelDownloader
     url: str
     part: GrowingFile
+    judge: Callable[[bytes, str], None]
+    size_bytes: int | None
     room_for: Callable[[int], None]
     progress: Progress
 
@@ -324,9 +331,11 @@ class _Transfer:
                 looked = here // LOOK_BYTES
                 self.room_for(len(chunk) if total is None else total - here)
             if here == 0:
-                check_magic(chunk, self.url)
+                self.judge(chunk, self.url)
             self.part.append(chunk)
             here += len(chunk)
+            if self.size_bytes is not None and here > self.size_bytes:
+                raise DownloadError(f"{self._host} sends more than the {self.size_bytes} bytes that it told")
             # Of a file of unknown size a line at each look at the disk is enough.
             percent = here // LOOK_BYTES if total is None else here * 100 // max(total, 1)
             if percent != told:

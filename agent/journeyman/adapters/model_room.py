@@ -8,28 +8,30 @@ from pathlib import Path
 
 import structlog
 
-from journeyman.adapters.model_reading import files_of, header_of
+from journeyman.adapters.model_reading import facts_at
 from journeyman.core import model_allocation
+from journeyman.core.folder_model import cache_type
 from journeyman.core.model_admission import HostRoom, Refusal, RunningServer, default_fraction, refusal
 from journeyman.core.model_allocation import Allocation, Need
-from journeyman.core.model_facts import facts_of
 from journeyman.core.model_memory import MemoryEstimate, ServerLoad, estimate
 from journeyman.core.quantities import bytes_text
 from journeyman.core.server_config import ServerConfig
 from journeyman.core.speed import fingerprint
 from journeyman.core.worker_specs import CONFIG_LABEL, MODEL_SERVER
 from journeyman.errors import HostError, JourneymanError
+from journeyman.model.model_file import ModelFacts
 from journeyman.ports import Document, JsonObject, Memory, Workers
 from journeyman_updater.contract import WorkerRecord
 
+# Of a prompt that mlx_lm computes at a time, by its --help (0.32).
+PREFILL_TOKENS = 2048
 log = structlog.get_logger(__name__)
 
 
 class ModelRoom:
     """Judges servers before they are started.
 
-    A model whose memory cannot be told, such as a folder for MLX, is let through: what its server takes then
-    is known the next time.
+    A model whose memory cannot be told is let through: what its server takes then is known the next time.
 
     Args:
         workers: the processes.
@@ -144,8 +146,8 @@ class ModelRoom:
             config = ServerConfig.from_json(label.encode())
             if config.gpu_layers != 0 and self._has_own_memory():
                 return None
-            facts = facts_of([header_of(path) for path in files_of(Path(config.path))])
-            return estimate(facts, load_of(config))
+            facts = facts_at(Path(config.path))
+            return estimate(facts, mlx_load(facts, config) if config.runtime == "mlx" else load_of(config))
         except (JourneymanError, ValueError) as error:
             log.info("model_memory_unknown", error=str(error))
             return None
@@ -153,6 +155,22 @@ class ModelRoom:
 
 def _key(label: str) -> str:
     return fingerprint(label.encode())
+
+
+def mlx_load(facts: ModelFacts, config: ServerConfig) -> ServerLoad:
+    """The same of a server of MLX, which computes on more of a prompt at a time.
+
+    It takes prompts of any length, and remembers old ones; only the context that it was given is counted.
+    """
+    draft = Path(config.draft_path)
+    return ServerLoad(
+        context_tokens=config.context_tokens,
+        slots=config.parallel,
+        cache_type_k=cache_type(facts),
+        cache_type_v=cache_type(facts),
+        batch_tokens=PREFILL_TOKENS,
+        extra_bytes=facts_at(draft).tensor_bytes if config.draft_path else 0,
+    )
 
 
 def load_of(config: ServerConfig) -> ServerLoad:

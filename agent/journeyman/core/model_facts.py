@@ -65,8 +65,13 @@ def facts_of(headers: Sequence[GgufHeader]) -> ModelFacts:
         experts=first.number("expert_count"),
         experts_used=first.number("expert_used_count"),
         has_chat_template=bool(first.chat_template),
-        supports_tools=_TOOLS.search(first.chat_template) is not None,
+        supports_tools=has_place_for_tools(first.chat_template),
     )
+
+
+def has_place_for_tools(chat_template: str) -> bool:
+    """Whether a conversation that is written so tells the model of tools."""
+    return _TOOLS.search(chat_template) is not None
 
 
 def _for_each_layer(header: GgufHeader, key: str, layers: int, default: int | None) -> tuple[int, ...]:

@@ -31,6 +31,10 @@ class FailureKind(StrEnum):
     OLD_FORMAT = "OldFormat"
     UNSUPPORTED_VERSION = "UnsupportedVersion"
     NOT_GGUF = "NotGguf"
+    NOT_SAFETENSORS = "NotSafetensors"
+    OFFSETS_WRONG = "OffsetsWrong"
+    CONFIG_MISSING = "ConfigMissing"
+    WRONG_RUNTIME = "WrongRuntime"
     WEB_PAGE = "WebPage"
     PART_MISSING = "PartMissing"
     HASH_MISMATCH = "HashMismatch"
@@ -69,6 +73,10 @@ EXIT_CODES = {
             FailureKind.OLD_FORMAT,
             FailureKind.UNSUPPORTED_VERSION,
             FailureKind.NOT_GGUF,
+            FailureKind.NOT_SAFETENSORS,
+            FailureKind.OFFSETS_WRONG,
+            FailureKind.CONFIG_MISSING,
+            FailureKind.WRONG_RUNTIME,
             FailureKind.WEB_PAGE,
             FailureKind.PART_MISSING,
             FailureKind.HASH_MISMATCH,

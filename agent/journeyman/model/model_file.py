@@ -11,13 +11,16 @@ class ModelFile:
 
     Attributes:
         name: under which it is served and asked for.
-        path: the file; of a model that was split the first one, beside which all others lie.
-        sha256: of the whole file, in lower-case hex; of a model that was split see `digest_of_parts`.
+        path: the file; of a model that was split the first one, beside which all others lie; or the folder.
+        sha256: of the whole file, in lower-case hex; of a model of several files see `digest_of_parts` and
+            `digest_of_folder`.
         size_bytes: of the file, or of all of them.
         source: where it came from, for people.
         architecture: as the file says, e.g. `llama`.
         context_tokens: the longest context it was trained for; 0 if the file does not say.
         has_chat_template: whether the file says how a conversation is written.
+        form: `gguf`, or `safetensors` for a folder.
+        revision: the commit of the hub that it was fetched from; empty for what is no folder of a hub.
     """
 
     name: str
@@ -28,6 +31,8 @@ class ModelFile:
     architecture: str
     context_tokens: int
     has_chat_template: bool
+    form: str = "gguf"
+    revision: str = ""
 
 
 @dataclass(frozen=True)

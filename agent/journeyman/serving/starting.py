@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import secrets
 from functools import partial
-from pathlib import Path
 
 import structlog
 
 from journeyman.core.server_config import ServerConfig
 from journeyman.core.worker_specs import Interpreter, model_server_spec
+from journeyman.errors import ModelError, ModelFault
 from journeyman.model.model_file import ModelFile
 from journeyman.ports import ModelStore, Workers
 from journeyman.serving.server import Server
@@ -20,8 +20,8 @@ from journeyman_updater.contract import WorkerRecord
 
 log = structlog.get_logger(__name__)
 
-# What is served from a folder, which the store does not keep.
-FROM_FOLDERS = {"mlx"}
+# What a runtime serves, where that is no GGUF file.
+FORMS = {"mlx": "safetensors"}
 
 
 class Starter:
@@ -44,8 +44,8 @@ class Starter:
         Notes at the server what its model was trained for.
         """
         wanted = server.wanted
-        found = self._find(wanted.model, wanted)
-        draft = self._find(wanted.draft_model, wanted) if wanted.draft_model else None
+        found = self._store.find(wanted.model)
+        draft = self._store.find(wanted.draft_model) if wanted.draft_model else None
         if found is None or (wanted.draft_model and draft is None):
             return None
         server.trained_tokens = found.context_tokens
@@ -57,7 +57,7 @@ class Starter:
         Asked before each start, as the user may have put another file in the place of the last one.
 
         Raises:
-            ModelError: there is no such model, or it is damaged.
+            ModelError: there is no such model, it is damaged, or of a form that its runtime cannot serve.
             HostError: it could not be fetched.
         """
         wanted = server.wanted
@@ -68,8 +68,11 @@ class Starter:
 
         try:
             for model in filter(None, (wanted.model, wanted.draft_model)):
-                if self._find(model, wanted) is None:
+                if self._store.find(model) is None:
                     await aside(partial(self._store.obtain, model, tell))
+                found = self._store.find(model)
+                assert found is not None
+                check_form(found, wanted.runtime)
         finally:
             server.progress = ""
         config = self.config_if_here(server)
@@ -83,12 +86,18 @@ class Starter:
         name = re.sub(r"[^A-Za-z0-9._-]", "-", config.model)[:80]
         return self._workers.start(f"model-{name}-{secrets.token_hex(4)}", spec, files)
 
-    def _find(self, model: str, wanted: Inference) -> ModelFile | None:
-        if wanted.runtime not in FROM_FOLDERS:
-            return self._store.find(model)
-        # Whether it is one is found out, and told, by the runtime.
-        path = Path(model).expanduser().absolute()
-        return ModelFile(path.name, str(path), "", 0, "", "", 0, has_chat_template=False)
+
+def check_form(model: ModelFile, runtime: str) -> None:
+    """Raises ModelError where a runtime cannot serve that form, as its own words would be riddles."""
+    wanted = FORMS.get(runtime, "gguf")
+    if model.form != wanted:
+        what = "a folder of safetensors" if model.form == "safetensors" else "a GGUF file"
+        fitting = "mlx" if model.form == "safetensors" else "native"
+        raise ModelError(
+            f"{model.name} is {what}, which runtime {runtime} cannot serve",
+            f'Set runtime = "{fitting}", or name the model in another form.',
+            fault=ModelFault.WRONG_RUNTIME,
+        )
 
 
 def config_of(wanted: Inference, model: ModelFile, draft: ModelFile | None) -> ServerConfig:

@@ -45,7 +45,7 @@ class Inference(BaseModel):
         pattern=r"^[^\s/][^\s]{0,199}$",
         description="Name by which clients ask for it; without it that of the model.",
     )
-    model: str = Field("", description="Name in the model store, or a path; for `mlx` that of a folder.")
+    model: str = Field("", description="Name in the model store, a path or a source; for `mlx` of a folder.")
     runtime: RuntimeName = Field("native", description="What serves it; see docs/inference.md.")
     program: Path | None = Field(
         None, description="Program of the runtime; without it the one on PATH, or beside our Python."

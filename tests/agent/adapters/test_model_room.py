@@ -16,6 +16,7 @@ from journeyman.core.worker_specs import Interpreter, model_server_spec
 from journeyman.ports import Memory, Usage
 from tests.support.fake_workers import FakeWorkers
 from tests.support.shaped_gguf import Shape, write_shaped_gguf
+from tests.support.tiny_mlx import write_tiny_mlx
 
 GB = 10**9
 
@@ -114,7 +115,7 @@ def test_a_person_may_set_the_share(host: Host) -> None:
 
 
 def test_what_cannot_be_estimated_is_let_through(host: Host, tmp_path: Path) -> None:
-    """A folder, and layers in a GPU's own memory; without layers there it is judged all the same."""
+    """What is no model, and layers in a GPU's own memory; without layers there it is judged all the same."""
     host.fraction = 0.01
     assert host.refuse(ServerConfig("mlx", str(tmp_path), "")) is None
     host.has_own_memory = True
@@ -156,7 +157,7 @@ def test_a_server_that_took_less_leaves_room_for_others(host: Host) -> None:
 def test_of_what_cannot_be_estimated_resident_memory_is_known_the_next_time(
     host: Host, tmp_path: Path
 ) -> None:
-    """As for a folder for MLX; of two findings the larger one counts, and none lowers an estimate."""
+    """Of two findings the larger one counts, and none lowers an estimate."""
     folder = ServerConfig("mlx", str(tmp_path), "", runtime="mlx")
     assert host.refuse(folder) is None
     for resident in (14 * GB, 2 * GB):
@@ -186,3 +187,16 @@ def test_an_estimate_that_was_too_low_is_told_once(host: Host, capsys: pytest.Ca
         host.ran(host.config, log=log_of(5000, 200, 100))
     host.ran(replace(host.config, context_tokens=8192), log=log_of(100, 200, 100))
     assert capsys.readouterr().out.count("model_memory_underestimated") == 1
+
+
+def test_a_folder_is_judged_like_a_file(host: Host, tmp_path: Path) -> None:
+    """Weights and the context of each slot of a model for MLX count, in the type that it computes with."""
+    write_tiny_mlx(tmp_path / "tiny")
+    config = ServerConfig("tiny", str(tmp_path / "tiny"), "", 32_768, 2, runtime="mlx")
+    host.fraction = 1
+    assert host.refuse(config) is None
+    host.fraction = 0.001
+    found = host.refuse(config)
+    assert found is not None
+    # Two slots, two layers, two heads of 16 whole floats, keys and values.
+    assert "context 33.6 MB" in found.message
