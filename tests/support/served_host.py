@@ -22,7 +22,7 @@ from journeyman.serving.neighbours import Neighbours
 from journeyman.settings import Inference, Settings
 from journeyman_updater.contract import WorkerRecord
 from tests.support.big_models import store_in
-from tests.support.fake_models import nobody_waits, room_for_all
+from tests.support.fake_models import RoomForAll, nobody_waits
 
 PYTHON = Interpreter.of(sys.executable, os.environ)
 
@@ -56,7 +56,7 @@ class ServedHost:
             settings=Settings(state_root=self._root, inference=(Inference(**inference),), proxy=False),
             interpreter=PYTHON,
             neighbours=Neighbours(
-                changed.set, lambda: Level.OPEN, lambda: False, no_traffic, room_for_all, nobody_waits
+                changed.set, lambda: Level.OPEN, lambda: False, no_traffic, RoomForAll, nobody_waits
             ),
         )
         loop.adopt()
