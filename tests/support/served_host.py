@@ -56,7 +56,7 @@ class ServedHost:
             settings=Settings(state_root=self._root, inference=(Inference(**inference),), proxy=False),
             interpreter=PYTHON,
             neighbours=Neighbours(
-                changed.set, lambda: Level.OPEN, lambda: False, no_traffic, RoomForAll, nobody_waits
+                changed.set, lambda: Level.OPEN, lambda: False, no_traffic, RoomForAll(), nobody_waits
             ),
         )
         loop.adopt()
