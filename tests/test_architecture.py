@@ -48,7 +48,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "lane_client": FLOORS | {"control"},
         # The lives of model servers, for the loop that has them all.
         "serving": BELOW_ADAPTERS | {"settings", "waiting", "serving"},
-        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving"},
+        # What the control plane tells, for the loops that act on it.
+        "following": BELOW_ADAPTERS | {"settings", "waiting", "following"},
+        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving", "following"},
         # One endpoint for all models; apart from workers/, as people can run it, too.
         "proxy": FLOORS | {"core", "proxy"},
         # Workers share small helpers such as `telling`.
@@ -213,6 +215,7 @@ THIRD_PARTY: dict[str, dict[str, set[str]]] = {
         },
         "loops": {"structlog", "tenacity"},
         "serving": {"structlog"},
+        "following": {"structlog"},
         # psutil: who has our port.
         "proxy": {"h11", "psutil"},
         "workers": {"httpx", "psutil", "xllamacpp"},

@@ -88,6 +88,7 @@ class Agent:
         }
         timeout = self._settings.request_timeout_seconds
         async with ControlSocket(self._settings.root, verbs, request_timeout_seconds=timeout):
+            self._parts.services.load()
             self._parts.models.adopt()
             self._parts.proxy.adopt()
             self._parts.tasks.take_up()
@@ -113,6 +114,7 @@ class Agent:
             *self._parts.tasks.loops(),
             self._parts.gates.run(),
             self._parts.models.run(),
+            *self._parts.services.loops(),
             self._parts.speeds.run(),
             self._parts.tokens.run(),
             power_loop_of(self._parts, self._settings, power_of_this_host(self._settings)).run(),
@@ -195,6 +197,7 @@ class Agent:
             undelivered=len(self._parts.tasks.outbox.claims()),
             dead_letters=self._parts.tasks.outbox.dead_letters(),
             models=await self._parts.shown_models(),
+            services=self._parts.services.snapshot(),
             proxy=self._parts.proxy.snapshot(),
         ).to_json()
 

@@ -42,6 +42,7 @@ from journeyman.host_gates import (
     ladder_of_this_host,
     lane_of_this_host,
 )
+from journeyman.loops.fleet_service_loop import FleetServices
 from journeyman.loops.heartbeat_loop import HeartbeatLoop, NodeView
 from journeyman.loops.model_server_loop import ModelServerLoop
 from journeyman.loops.proxy_loop import ProxyLoop
@@ -104,6 +105,7 @@ class Parts:
             holds=lambda: self.live_holds(self.clock.now()),
             changed=self.awake.decide,
         )
+        self.services = self._fleet_services()
         self.tasks = self._node_tasks()
         self._ladder = ladder_of_this_host(settings, self.gates, [self.tasks.runner, self.lane, self.models])
         self._remote = RemoteVerbs(self.holds, self._running)
@@ -126,6 +128,18 @@ class Parts:
                 room=self._model_room(),
                 wanted=self._traffic.wanted,
             ),
+        )
+
+    def _fleet_services(self) -> FleetServices:
+        return FleetServices(
+            plane=self.plane,
+            clock=self.clock,
+            settings=self._settings,
+            node_name=self.identity.node_name,
+            has_metal=lambda: self._accelerator() == "metal",
+            models=self.models,
+            memory=JsonFile(self._settings.root.agent / "fleet-services.json"),
+            saves_power=self.gates.on_battery,
         )
 
     def _speed_loop(self) -> SpeedLoop:
@@ -250,6 +264,7 @@ class Parts:
         # Leases may have run out meanwhile, and streams have died without a word.
         self.tasks.doubt()
         self.models.doubt()
+        self.services.doubt()
         self.heartbeat.beat_soon()
 
     def _is_busy(self) -> bool:
@@ -277,6 +292,7 @@ class Parts:
         return [
             {
                 **shown,
+                "service": self.services.service_of(shown["name"]),
                 "tokensPerSecond": self.speeds.of(shown["name"]),
                 "sustainedTokensPerSecond": sustained.get(shown["name"]),
             }
@@ -289,10 +305,12 @@ class Parts:
         self.tasks.look_soon()
         self.proxy.routes_changed()
         self.speeds.look_soon()
+        self.services.models_changed()
 
     def _beat_accepted(self, node: FleetNode) -> None:
         self._settings.root.last_beat_file.touch()
         self.tasks.beat_accepted(node)
+        self.services.beat_accepted()
         offset = timedelta(seconds=self.plane.clock_offset_seconds())
         self._remote.heard(node, self.clock.now() + offset)
         self._node_file.keep_if_possible(self.plane.held())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from journeyman.core.server_config import ServerConfig
-from journeyman.errors import ModelError, WorkerError
+from journeyman.errors import ModelError, ModelFault, WorkerError
 from journeyman.model.model_file import ModelFile
 from journeyman.ports import Endpoint, JsonObject
 from journeyman_updater.contract import WorkerRecord
@@ -57,7 +57,7 @@ class FakeModelStore:
     def find(self, wanted: str) -> ModelFile | None:
         return self.stored.get(wanted)
 
-    def obtain(self, wanted: str, progress: Callable[[str], None]) -> ModelFile:
+    def obtain(self, wanted: str, progress: Callable[[str], None], sha256: str = "") -> ModelFile:
         self.obtained.append(wanted)
         if self.error is not None:
             raise self.error
@@ -65,6 +65,8 @@ class FakeModelStore:
             raise ModelError(f"there is no model {wanted!r}")
         progress(f"fetching {wanted}")
         self.stored.setdefault(wanted, self.obtainable.get(wanted, model_file(wanted)))
+        if sha256 and self.stored[wanted].sha256 != sha256:
+            raise ModelError(f"{wanted} has another digest", fault=ModelFault.HASH_MISMATCH)
         return self.stored[wanted]
 
     def verify(self, name: str) -> ModelFile:

@@ -24,7 +24,7 @@ from journeyman.adapters.model_blobs import (
     explained,
 )
 from journeyman.adapters.model_download import DownloadRules, ModelDownloader
-from journeyman.adapters.model_fetch import ModelFetcher
+from journeyman.adapters.model_fetch import ModelFetcher, wrong_digest
 from journeyman.adapters.model_reading import check, digest_at, facts_at, files_of
 from journeyman.adapters.model_waste import Waste, collect
 from journeyman.core.gates.marks import DiskMarks, marks_from
@@ -105,16 +105,19 @@ class FileModelStore:
         path = str(_absolute(wanted))
         return next((model for model in self.models() if model.path == path), None)
 
-    def obtain(self, wanted: str, progress: Progress) -> ModelFile:
+    def obtain(self, wanted: str, progress: Progress, sha256: str = "") -> ModelFile:
         """See `ModelStore.obtain`."""
-        found = self.find(wanted)
-        if found is not None:
-            return found
         if is_source(wanted):
             try:
-                return self.pull(wanted, progress)
+                return self.pull(wanted, progress, digests=[sha256] if sha256 else [])
             except UsageError as error:
                 raise ModelError(error.message, error.advice, fault=ModelFault.MISSING) from error
+        found = self.find(wanted) or self._obtain(wanted, progress)
+        if sha256 and found.sha256 != sha256:
+            raise wrong_digest(wanted, sha256, found.sha256)
+        return found
+
+    def _obtain(self, wanted: str, progress: Progress) -> ModelFile:
         if _is_path(wanted):
             return self._register(_absolute(wanted), progress)
         entry = self._catalogue.get(wanted)

@@ -32,6 +32,7 @@ class AgentStatus:
         undelivered: how many endings are on their way.
         dead_letters: endings that will never be delivered, for a person to look at.
         models: the model servers, as they show themselves.
+        services: the services of the control plane that are this host's, as they show themselves.
         proxy: the one endpoint of all models, as it shows itself; empty where there is none.
     """
 
@@ -47,6 +48,7 @@ class AgentStatus:
     undelivered: int
     dead_letters: Sequence[DeadLetter]
     models: Sequence[dict[str, Any]]
+    services: Sequence[dict[str, Any]]
     proxy: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class AgentStatus:
                 for claim, record in self.runs
             ],
             "models": list(self.models),
+            "services": list(self.services),
             "proxy": self.proxy,
             "deadLetters": [
                 {"task": _task_of(letter), "why": letter.why, "file": letter.place}

@@ -1,8 +1,59 @@
-"""The services that the fleet asks this host for, and what becomes of them here."""
+"""The services that the fleet asks this host for: which are its own, and how each is served.
+
+The control plane is not trusted with this host: what an InferenceService or a Model may name are models on
+the network and options of a server, unless a setting says otherwise.  See docs/inference.md, "Serving what
+the fleet asks for".  Pure: objects and rules in, decisions out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from journeyman.core.model_source import FILE_SCHEME, HUB_SCHEME, is_source, read_source
+from journeyman.errors import UsageError
+from journeyman.model.inference import (
+    PLACED_ON,
+    InferenceService,
+    Model,
+    ModelAccelerator,
+    ModelFormat,
+    RuntimeName,
+)
+
+USUAL_PORT = 8080
+LEAST_CONTEXT_TOKENS = 128
+# What changes how a model answers or what it takes, and what no runtime of ours is told; people hear of it.
+UNHONOURED = (
+    *("autoscaling", "hotCache", "metadataOverrides", "moeCPULayers", "moeCPUOffload", "noKvOffload"),
+    *("pagedSSD", "reasoningBudget", "ropeScaling", "speculativeDecoding", "tensorOverrides"),
+    *("turboQuantBits", "uBatchSize", "batchSize"),
+)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Reason(StrEnum):
+    """Why a service that is this node's is not served."""
+
+    SUSPENDED = "Suspended"
+    STOPPED = "Stopped"
+    NOT_ALLOWED = "NotAllowed"
+    NAME_TAKEN = "NameTaken"
+    SERVED_ELSEWHERE = "ServedElsewhere"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    RUNTIME_UNSUPPORTED = "RuntimeUnsupported"
+    FORMAT_UNSUPPORTED = "FormatUnsupported"
+    SOURCE_REFUSED = "SourceRefused"
+    SECRET_REFUSED = "SecretRefused"  # noqa: S105  It is the name of a reason.
+    ARGUMENTS_REFUSED = "ArgumentsRefused"
+    OPTION_REFUSED = "OptionRefused"
 
 
 @dataclass(frozen=True)
@@ -24,3 +75,284 @@ class ServedService:
     model: str
     port: int
     is_ready: bool
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What this host lets the fleet ask for.
+
+    Attributes:
+        node: the name of our FleetNode.
+        has_metal: whether this host is one that serves models for `metal`.
+        allow: patterns of `namespace/name`; without any, what is placed here is allowed, and nothing else.
+        runtime: what serves a GGUF file, `native` or `llama-server`.
+        extra_args: whether a service may name arguments of the runtime's program.
+        model_folders: folders of this host from which a Model may name files.
+        plain_http_hosts: hosts from which models may come without TLS.
+        hub_url: where `hf://` leads.
+    """
+
+    node: str
+    has_metal: bool = False
+    allow: tuple[str, ...] = ()
+    runtime: str = "native"
+    extra_args: bool = False
+    model_folders: tuple[str, ...] = ()
+    plain_http_hosts: AbstractSet[str] = frozenset()
+    hub_url: str = ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One InferenceService that is this node's, and what is to be done about it.
+
+    Attributes:
+        namespace: of the InferenceService.
+        name: of the InferenceService, and of the model that the proxy offers.
+        uid: of that very object.
+        port: the one that its Service shall have.
+        options: of the `[[inference]]` table that serves it; None where it is not served.
+        reason: why it is not served; None where it is.
+        message: one line about that, or about what is not honoured.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    port: int = USUAL_PORT
+    options: Mapping[str, Any] | None = None
+    reason: Reason | None = None
+    message: str = ""
+
+    @property
+    def reference(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One InferenceService as the control plane has it.
+
+    Attributes:
+        service: the object.
+        held_by: the node that says in its status that it serves it; empty if none does.
+        unhonoured: fields of its spec that are there and that we have no use for.
+    """
+
+    service: InferenceService
+    held_by: str = ""
+    unhonoured: tuple[str, ...] = field(default=())
+
+
+class _RefusedError(Exception):
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def orders(
+    asked: Iterable[Asked], models: Mapping[str, Model], rules: Rules, taken: AbstractSet[str]
+) -> list[Order]:
+    """What this node has to do with all services, the oldest service first.
+
+    Args:
+        asked: all services of its namespaces.
+        models: all Models there, by `namespace/name`.
+        rules: what this host allows.
+        taken: names of models that the settings of this host serve.
+    """
+    found, names = [], set(taken)
+    for one in sorted(asked, key=_age):
+        service = one.service
+        model = models.get(f"{service.metadata.namespace}/{service.spec.model_ref}")
+        if not _is_ours(service, model, rules):
+            continue
+        order = _order(one, model, rules, names)
+        found.append(order)
+        if order.options is not None:
+            names.add(order.name)
+    return found
+
+
+def _age(one: Asked) -> tuple[datetime, str, str]:
+    meta = one.service.metadata
+    return (meta.creation_timestamp or _LONG_AGO, meta.namespace, meta.name)
+
+
+def _is_ours(service: InferenceService, model: Model | None, rules: Rules) -> bool:
+    """Placed here by people, or for any host with metal and on the list of this one.
+
+    Two hosts that took whatever asks for metal would both serve it, and fight over its status.
+    """
+    meta = service.metadata
+    if meta.deletion_timestamp is not None:
+        return False
+    placed_on = meta.annotations.get(PLACED_ON)
+    if placed_on is not None:
+        return placed_on == rules.node
+    wants_metal = model is not None and model.spec.hardware.accelerator is ModelAccelerator.METAL
+    return wants_metal and rules.has_metal and _is_listed(service, rules.allow)
+
+
+def _is_listed(service: InferenceService, allow: Sequence[str]) -> bool:
+    reference = f"{service.metadata.namespace}/{service.metadata.name}"
+    return any(fnmatchcase(reference, pattern) for pattern in allow)
+
+
+def _order(one: Asked, model: Model | None, rules: Rules, names: AbstractSet[str]) -> Order:
+    service = one.service
+    meta, endpoint = service.metadata, service.spec.endpoint
+    port = USUAL_PORT if endpoint is None else endpoint.port
+    try:
+        _check_service(one, rules, names)
+        options = _options(service, model, rules)
+    except _RefusedError as refusal:
+        return Order(meta.namespace, meta.name, meta.uid, port, None, refusal.reason, str(refusal))
+    told = f"not honoured here: {', '.join(one.unhonoured)}" if one.unhonoured else ""
+    return Order(meta.namespace, meta.name, meta.uid, port, options, None, told)
+
+
+def _check_service(one: Asked, rules: Rules, names: AbstractSet[str]) -> None:
+    service = one.service
+    if rules.allow and not _is_listed(service, rules.allow):
+        raise _RefusedError(Reason.NOT_ALLOWED, "it is not in fleet_service_allow of this host")
+    if service.spec.suspend:
+        raise _RefusedError(Reason.SUSPENDED, "spec.suspend is set")
+    if service.spec.replicas == 0:
+        raise _RefusedError(Reason.STOPPED, "spec.replicas is 0")
+    is_placed = PLACED_ON in service.metadata.annotations
+    if not is_placed and one.held_by and one.held_by != rules.node:
+        raise _RefusedError(
+            Reason.SERVED_ELSEWHERE,
+            f"node {one.held_by} serves it; the annotation {PLACED_ON} gives it to another one",
+        )
+    if service.metadata.name in names:
+        raise _RefusedError(Reason.NAME_TAKEN, "this host serves another model of that name")
+
+
+def _options(service: InferenceService, model: Model | None, rules: Rules) -> dict[str, Any]:
+    """The `[[inference]]` table that serves it.  Raises _RefusedError."""
+    spec = service.spec
+    if model is None:
+        raise _RefusedError(Reason.MODEL_NOT_FOUND, f"there is no Model {spec.model_ref}")
+    if spec.runtime is not RuntimeName.LLAMACPP:
+        raise _RefusedError(Reason.RUNTIME_UNSUPPORTED, f"runtime {spec.runtime.value} is for containers")
+    slots = spec.parallel_slots or None
+    runtime = _runtime(model, rules)
+    options: dict[str, Any] = {
+        "name": service.metadata.name,
+        "model": _source(model, rules),
+        "runtime": runtime,
+        "context_tokens": _context_of_a_slot(spec.context_size, slots),
+        "slots": slots,
+        "priority": spec.priority.value,
+        "eviction_protection": spec.eviction_protection,
+    }
+    if runtime == "mlx" and model.spec.sha256:
+        raise _RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
+    if runtime != "mlx":
+        options |= _llama_cpp(service, model)
+    if spec.extra_args:
+        options["extra_args"] = _arguments(spec.extra_args, runtime, rules)
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _llama_cpp(service: InferenceService, model: Model) -> dict[str, Any]:
+    """What llama.cpp is told, whichever form of it serves the model."""
+    spec, gpu = service.spec, model.spec.hardware.gpu
+    # Without a number of layers, or with none, the operator's own agents offload all of them.
+    layers = gpu.layers if gpu is not None and gpu.layers is not None and gpu.layers > 0 else None
+    flash = None if spec.flash_attention is None else "on" if spec.flash_attention else "off"
+    return {
+        "sha256": model.spec.sha256 or None,
+        "mode": None if spec.mode is None else spec.mode.value,
+        "gpu_layers": layers,
+        "cache_type_k": spec.cache_type_k or None,
+        "cache_type_v": spec.cache_type_v or None,
+        "flash_attention": flash,
+        "jinja": spec.jinja,
+    }
+
+
+def _context_of_a_slot(context_size: int | None, slots: int | None) -> int | None:
+    """On the wire it is the context of all slots together, as llama.cpp's own option has it."""
+    if not context_size:
+        return None
+    tokens = context_size // (slots or 1)
+    if tokens < LEAST_CONTEXT_TOKENS:
+        raise _RefusedError(
+            Reason.OPTION_REFUSED, f"contextSize {context_size} leaves {tokens} tokens for each slot"
+        )
+    return tokens
+
+
+def _runtime(model: Model, rules: Rules) -> str:
+    if model.spec.format is ModelFormat.GGUF:
+        return rules.runtime
+    if model.spec.format is ModelFormat.MLX:
+        return "mlx"
+    raise _RefusedError(
+        Reason.FORMAT_UNSUPPORTED, f"no runtime here serves the format {model.spec.format.value}"
+    )
+
+
+def _arguments(extra_args: tuple[str, ...], runtime: str, rules: Rules) -> tuple[str, ...]:
+    """Arguments can make a program read and write any file of this user, and listen for anybody."""
+    if not rules.extra_args:
+        raise _RefusedError(
+            Reason.ARGUMENTS_REFUSED, "extraArgs needs fleet_service_extra_args in the settings of this host"
+        )
+    if runtime == "native":
+        raise _RefusedError(
+            Reason.ARGUMENTS_REFUSED, 'extraArgs needs fleet_service_runtime = "llama-server" on this host'
+        )
+    return extra_args
+
+
+def _source(model: Model, rules: Rules) -> str:
+    """What the store is asked for.  Raises _RefusedError."""
+    source = model.spec.source
+    if model.spec.source_secret_ref is not None:
+        raise _RefusedError(
+            Reason.SECRET_REFUSED,
+            "sourceSecretRef: no node may read Secrets; set model_hub_token_file on this host",
+        )
+    if source.startswith("/") or source.lower().startswith(f"{FILE_SCHEME}://"):
+        return _file(source, rules.model_folders)
+    if model.spec.format is ModelFormat.MLX:
+        # The operator's own spelling of a whole repository is its bare name.
+        source = source if "://" in source else f"{HUB_SCHEME}://{source}"
+        source = source if source.endswith("/") else f"{source}/"
+    if not is_source(source):
+        raise _RefusedError(
+            Reason.SOURCE_REFUSED, f"{source} is nothing that this host can fetch; use https:// or hf://"
+        )
+    _check_source(source, model.spec.format, rules)
+    return source
+
+
+def _check_source(source: str, form: ModelFormat, rules: Rules) -> None:
+    try:
+        found = read_source(source, hub_url=rules.hub_url)
+        host = urlsplit(source)
+    except (UsageError, ValueError) as error:
+        raise _RefusedError(Reason.SOURCE_REFUSED, str(error)) from error
+    if (form is ModelFormat.GGUF) is not bool(found.parts):
+        raise _RefusedError(Reason.SOURCE_REFUSED, f"{source} is no model in the format {form.value}")
+    # People may fetch from this machine without TLS; from elsewhere it would be a way to its local services.
+    if host.scheme.lower() == "http" and host.hostname not in rules.plain_http_hosts:
+        raise _RefusedError(
+            Reason.SOURCE_REFUSED, f"http to {host.hostname} needs model_plain_http_hosts on this host"
+        )
+
+
+def _file(source: str, folders: Sequence[str]) -> str:
+    path = source if source.startswith("/") else unquote(urlsplit(source).path)
+    plain = posixpath.normpath(path)
+    below = any(plain.startswith(f"{folder.rstrip('/')}/") for folder in folders)
+    if plain != path.rstrip("/") or not below:
+        raise _RefusedError(
+            Reason.SOURCE_REFUSED, f"{path} is not below a folder of fleet_service_model_folders"
+        )
+    return plain

@@ -36,7 +36,7 @@ from journeyman.joining import files
 from journeyman.joining.model import Joined, JoinRequest, Say
 from journeyman.model.fleet_node import FleetNode
 from journeyman.settings import Settings
-from journeyman.settings.model import NAMESPACE
+from journeyman.settings.kinds import NAMESPACE
 from journeyman_updater.contract import StateRoot, write_durably
 from journeyman_updater.contract.durable import sync_directory
 

@@ -89,7 +89,8 @@ class ProxyLoop:
     @property
     def is_wanted(self) -> bool:
         """Whether this host shall have a proxy."""
-        return self._settings.proxy and bool(self._settings.served())
+        may_serve = self._settings.fleet_services or bool(self._settings.served())
+        return self._settings.proxy and may_serve
 
     def url(self) -> str:
         """Where it answers; empty while it does not."""

@@ -13,6 +13,8 @@ from pydantic import Field
 from journeyman.model.fleet_node import SHA256_PATTERN
 from journeyman.model.meta import Condition, Count, NameReference, ObjectMeta, WireModel, WireObject
 
+# The annotation by which people give a service to a node; its value is the node's name.
+PLACED_ON = "journeyman.dev/node"
 SOURCE_PATTERN = r"^(https?|file|pvc|hf|s3)://.+|^/.+|^[A-Za-z0-9][\w.-]*/[\w.-]+$"
 
 

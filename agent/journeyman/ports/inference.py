@@ -44,13 +44,13 @@ class ModelStore(Protocol):
         """The model, if it is stored and its file has not changed since.  Reads no weights."""
         ...
 
-    def obtain(self, wanted: str, progress: Callable[[str], None]) -> ModelFile:
+    def obtain(self, wanted: str, progress: Callable[[str], None], sha256: str = "") -> ModelFile:
         """Finds the model, or takes the user's file where it lies, or fetches one of the catalogue.
 
         Blocks for as long as downloading and hashing take; `progress` gets one line at each stage.  What
         was fetched is verified before it is stored, and stored in one step.  Raises ModelError if there is
-        no such model or it is damaged, and HostError if it could not be fetched or kept; then nothing was
-        stored.
+        no such model, it is damaged, or has another digest than `sha256`, where that is not empty; and
+        HostError if it could not be fetched or kept; then nothing was stored.
         """
         ...
 

@@ -46,7 +46,7 @@ class Starter:
         wanted = server.wanted
         found = self._store.find(wanted.model)
         draft = self._store.find(wanted.draft_model) if wanted.draft_model else None
-        if found is None or (wanted.draft_model and draft is None):
+        if found is None or not _is_right(found, wanted) or (wanted.draft_model and draft is None):
             return None
         server.trained_tokens = found.context_tokens
         return config_of(wanted, found, draft)
@@ -68,9 +68,11 @@ class Starter:
 
         try:
             for model in filter(None, (wanted.model, wanted.draft_model)):
-                if self._store.find(model) is None:
-                    await aside(partial(self._store.obtain, model, tell))
+                sha256 = (wanted.sha256 or "") if model == wanted.model else ""
                 found = self._store.find(model)
+                if found is None or sha256 not in {"", found.sha256}:
+                    await aside(partial(self._store.obtain, model, tell, sha256))
+                    found = self._store.find(model)
                 assert found is not None
                 check_form(found, wanted.runtime)
         finally:
@@ -98,6 +100,11 @@ def check_form(model: ModelFile, runtime: str) -> None:
             f'Set runtime = "{fitting}", or name the model in another form.',
             fault=ModelFault.WRONG_RUNTIME,
         )
+
+
+def _is_right(found: ModelFile, wanted: Inference) -> bool:
+    """Whether it has the digest that was asked for, if one was."""
+    return wanted.sha256 in {None, found.sha256}
 
 
 def config_of(wanted: Inference, model: ModelFile, draft: ModelFile | None) -> ServerConfig:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from journeyman.core.proxy.routes import Upstream
+from journeyman.errors import ConfigError
 from journeyman.model.inference import ServicePriority
 
 RuntimeName = Literal["native", "llama-server", "llama-cpp-python", "mlx", "external"]
@@ -17,7 +19,7 @@ Tokens = Annotated[int, Field(ge=128, le=100_000_000)]
 # What is said about every model, whatever serves it.
 ALWAYS = {"name", "model", "runtime"}
 LIFE = {"start", "idle_unload_seconds", "priority", "eviction_protection"}
-GGUF = LIFE | {"context_tokens", "threads", "gpu_layers", "flash_attention", "port"}
+GGUF = LIFE | {"sha256", "context_tokens", "threads", "gpu_layers", "flash_attention", "port"}
 LLAMA_CPP = GGUF | {
     *("slots", "mode", "cache_type_k", "cache_type_v", "draft_model", "jinja", "chat_template_file"),
 }
@@ -46,6 +48,11 @@ class Inference(BaseModel):
         description="Name by which clients ask for it; without it that of the model.",
     )
     model: str = Field("", description="Name in the model store, a path or a source; for `mlx` of a folder.")
+    sha256: str | None = Field(
+        None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256 that the model's file must have, or it is not served.",
+    )
     runtime: RuntimeName = Field("native", description="What serves it; see docs/inference.md.")
     program: Path | None = Field(
         None, description="Program of the runtime; without it the one on PATH, or beside our Python."
@@ -99,6 +106,17 @@ class Inference(BaseModel):
     eviction_protection: bool = Field(
         default=False, description="Never end it for another model, and for the host only as the last one."
     )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """The table with these options.  Raises ConfigError: they cannot be."""
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            text = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(f"{key}: {text}" if key else text) from error
 
     @property
     def shown_name(self) -> str:

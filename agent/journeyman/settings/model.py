@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -14,13 +13,9 @@ from journeyman.core.proxy.reach import USUAL_REACH_PORT, Reach
 from journeyman.core.server_url import checked_server_url
 from journeyman.errors import ConfigError
 from journeyman.settings.inference import Inference
+from journeyman.settings.kinds import NAMESPACE, Folders, Labels, Namespaces, Seconds, ServicePatterns, Words
 from journeyman.settings.reach import ReachAddress, ReachSources
 from journeyman_updater.contract import StateRoot
-
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-LABEL_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
-LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 
 
 class Settings(BaseSettings):
@@ -63,7 +58,7 @@ class Settings(BaseSettings):
         pattern=f"^{NAMESPACE.pattern}$",
         description="Namespace of tasks and models.",
     )
-    task_namespaces: tuple[str, ...] = Field(
+    task_namespaces: Namespaces = Field(
         (), description="Namespaces whose tasks this node takes; without any, that of `namespace` alone."
     )
     node_name: str | None = Field(
@@ -71,13 +66,31 @@ class Settings(BaseSettings):
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         description="Name of the FleetNode, used as it is; without it one is made from the host name.",
     )
-    node_labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels of the FleetNode that are ours."
-    )
-    roles: tuple[str, ...] = Field((), description="Roles of the node, by custom `worker` and `verifier`.")
-    models: tuple[str, ...] = Field((), description="Models to serve: names in the model store, or paths.")
+    node_labels: Labels = Field(default_factory=dict, description="Labels of the FleetNode that are ours.")
+    roles: Words = Field((), description="Roles of the node, by custom `worker` and `verifier`.")
+    models: Words = Field((), description="Models to serve: names in the model store, or paths.")
     inference: tuple[Inference, ...] = Field(
         (), description="Models to serve with options of their own, `[[inference]]` tables; see below."
+    )
+    fleet_services: bool = Field(
+        default=False,
+        description="Serve InferenceServices that are this node's; see docs/inference.md.",
+    )
+    fleet_service_namespaces: Namespaces = Field(
+        (), description="Namespaces of these services; without any, that of `namespace` alone."
+    )
+    fleet_service_allow: ServicePatterns = Field(
+        (),
+        description="Patterns `namespace/name` of services to serve; without any, those placed here.",
+    )
+    fleet_service_runtime: Literal["native", "llama-server"] = Field(
+        "native", description="What serves the GGUF models of services."
+    )
+    fleet_service_extra_args: bool = Field(
+        default=False, description="Let services name arguments of llama-server: as good as a shell here."
+    )
+    fleet_service_model_folders: Folders = Field(
+        (), description="Folders from which a Model may name files of this host; without any, none."
     )
     accelerator: Literal["auto", "metal", "cuda", "vulkan", "none"] = Field(
         "auto", description="Accelerator to report; `auto` looks for one."
@@ -103,7 +116,7 @@ class Settings(BaseSettings):
     model_hub_token_file: Path | None = Field(
         None, description="File with a token of the model hub; it is sent to that hub alone."
     )
-    model_plain_http_hosts: tuple[str, ...] = Field(
+    model_plain_http_hosts: Words = Field(
         (), description="Hosts beside this one from which models may come over http without TLS."
     )
     model_download_stall_seconds: Seconds = Field(
@@ -261,6 +274,12 @@ class Settings(BaseSettings):
         return self.task_namespaces or (self.namespace,)
 
     @property
+    def namespaces_of_services(self) -> tuple[str, ...]:
+        """Whose InferenceServices this node serves; none where it serves none."""
+        named = self.fleet_service_namespaces or (self.namespace,)
+        return named if self.fleet_services else ()
+
+    @property
     def root(self) -> StateRoot:
         """The names of the files below the state root."""
         return StateRoot(self.state_root)
@@ -310,14 +329,6 @@ class Settings(BaseSettings):
             raise ValueError("must be the path of a file or folder")
         return path
 
-    @field_validator("roles", "models", "task_namespaces", "model_plain_http_hosts", mode="before")
-    @classmethod
-    def _split_list(cls, value: object) -> object:
-        """Environment variables spell a list `a,b`."""
-        return (
-            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        )
-
     @field_validator("inference")
     @classmethod
     def _check_names(cls, tables: tuple[Inference, ...], info: ValidationInfo) -> tuple[Inference, ...]:
@@ -326,38 +337,6 @@ class Settings(BaseSettings):
         if twice:
             raise ValueError(f"{twice[0]} is there twice; give one of them another `name`")
         return tables
-
-    @field_validator("task_namespaces")
-    @classmethod
-    def _check_namespaces(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if not NAMESPACE.fullmatch(name):
-                raise ValueError(f"{name} is no name of a namespace")
-        if len(set(names)) < len(names):
-            raise ValueError("each namespace is named once")
-        return names
-
-    @field_validator("node_labels", mode="before")
-    @classmethod
-    def _split_labels(cls, value: object) -> object:
-        """Flags and environment variables spell labels `key=value,key=value`."""
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            return value
-        pairs = [str(part).partition("=") for part in parts if part]
-        if not all(equals for _, equals, _ in pairs):
-            raise ValueError("must be key=value pairs")
-        return {key.strip(): label.strip() for key, _, label in pairs}
-
-    @field_validator("node_labels")
-    @classmethod
-    def _check_labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        for key, value in labels.items():
-            if not (LABEL_NAME.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
-                raise ValueError(
-                    f"{key}={value} is no Kubernetes label (63 characters of letters, digits, -_.)"
-                )
-        return labels
 
     @field_validator("outbox_retry_max_seconds")
     @classmethod

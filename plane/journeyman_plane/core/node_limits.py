@@ -1,4 +1,4 @@
-"""What a node may do with its credential: speak for itself, and work on the tasks that it was given.
+"""What a node may do with its credential: speak for itself, and work on what it was given.
 
 These are the limits that `journeyman cluster manifests` asks of a real API server: `refusal` is what RBAC
 says there, `change_refusal` what a ValidatingAdmissionPolicy says.  Pure: the HTTP surface asks and refuses.
@@ -10,13 +10,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from journeyman.model.agentic_task import IN_FLIGHT, TaskPhase
-from journeyman.model.resources import AGENT_RELEASES, AGENTIC_TASKS, AGENTS, FLEET_NODES
+from journeyman.model.inference import PLACED_ON
+from journeyman.model.resources import (
+    AGENT_RELEASES,
+    AGENTIC_TASKS,
+    AGENTS,
+    FLEET_NODES,
+    INFERENCE_SERVICES,
+    MODELS,
+    Resource,
+)
 from journeyman_plane.core.paths import Target
 from journeyman_plane.errors import RequestError
 
 READING = frozenset({"get", "list", "watch"})
 OWN_NODE = frozenset({"get", "create", "update", "patch", "delete"})
-READABLE = frozenset(each.plural for each in (AGENTIC_TASKS, AGENTS, AGENT_RELEASES))
+READABLE = frozenset(
+    (each.group, each.plural) for each in (AGENTIC_TASKS, AGENTS, AGENT_RELEASES, INFERENCE_SERVICES, MODELS)
+)
+# Whose status is written by the node that has the task, or on which the service is placed.
+GIVEN = (AGENTIC_TASKS, INFERENCE_SERVICES)
 # Of its own status, what the controllers write: the task that was scheduled, and the order to update.
 CONTROLLERS_FIELDS = ("updateRequest", "currentTask")
 # What holds an object back from its deletion, or ties its life to that of another one.
@@ -45,14 +58,13 @@ def refusal(node: str, verb: str, target: Target) -> str:
     resource, what = target.resource, f"{verb} {target.resource.plural}"
     if target.subresource:
         what += f"/{target.subresource}"
-    is_ours = resource.group == FLEET_NODES.group
-    if is_ours and resource.plural == FLEET_NODES.plural and verb in OWN_NODE:
+    if _is(target, FLEET_NODES) and verb in OWN_NODE:
         own = verb == "create" or target.name == node
         return "" if own else f'node "{node}" may {what} for itself only'
-    if is_ours and resource.plural in READABLE and verb in READING:
+    if (resource.group, resource.plural) in READABLE and verb in READING:
         return ""
     writes_status = target.subresource == "status" and verb in {"update", "patch"}
-    if is_ours and resource.plural == AGENTIC_TASKS.plural and writes_status:
+    if writes_status and any(_is(target, each) for each in GIVEN):
         return ""
     return f'node "{node}" may not {what}'
 
@@ -66,7 +78,10 @@ def change_refusal(node: str, target: Target, before: Mapping[str, Any], after: 
         before: the stored object; empty for a new one.
         after: the object as it would be stored.
     """
-    if target.resource.plural == AGENTIC_TASKS.plural:
+    if _is(target, INFERENCE_SERVICES):
+        placed_on = ((before.get("metadata") or {}).get("annotations") or {}).get(PLACED_ON)
+        return "" if placed_on == node else f'the service is not placed on node "{node}"'
+    if _is(target, AGENTIC_TASKS):
         return _task_refusal(node, before.get("status") or {}, after.get("status") or {})
     if target.subresource == "status":
         return _status_refusal(before.get("status") or {}, after.get("status") or {})
@@ -79,6 +94,10 @@ def forbidden(target: Target, why: str) -> RequestError:
     return RequestError(
         f"{target.resource.qualified}{name} is forbidden: {why}", status=403, reason="Forbidden"
     )
+
+
+def _is(target: Target, resource: Resource) -> bool:
+    return (target.resource.group, target.resource.plural) == (resource.group, resource.plural)
 
 
 def _node_refusal(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -9,12 +9,16 @@ from typing import Any
 import httpx
 import pytest
 
+from journeyman.model.inference import PLACED_ON
 from journeyman.model.meta import format_time
 from tests.support.joined import joined
 from tests.support.plane import FOREMAN, MERGE_PATCH, RunningPlane, agentic_task, fleet_node, http_client
+from tests.support.services import model_object, service_object
 
 NODES, RELEASES = f"{FOREMAN}/fleetnodes", f"{FOREMAN}/agentreleases"
 TASKS = f"{FOREMAN}/namespaces/default/agentictasks"
+SERVING = "/apis/inference.llmkube.dev/v1alpha1/namespaces/default"
+SERVICES, MODELS = f"{SERVING}/inferenceservices", f"{SERVING}/models"
 ORDER = {"targetVersion": "6.6.6", "url": "https://evil.example/x.tar.gz", "sha256": "a" * 64}
 
 
@@ -161,6 +165,41 @@ def test_a_task_cannot_be_created(plane: RunningPlane, thief: httpx.Client) -> N
     assert [each["metadata"]["name"] for each in _kept(plane, TASKS)["items"]] == ["of-mine", "of-peer"]
 
 
+@pytest.mark.parametrize("node", ["peer", None], ids=["of a peer", "placed nowhere"])
+def test_the_status_of_a_service_that_is_not_placed_here_is_out_of_reach(
+    plane: RunningPlane, thief: httpx.Client, node: str | None
+) -> None:
+    """A node draws to itself no traffic of a service that people have not given to it."""
+    with plane.client() as admin:
+        _ok(admin.post(SERVICES, json=service_object(node=node)))
+    stolen = {"phase": "Ready", "endpoint": "http://evil.example/v1/chat/completions"}
+    _forbidden(_patch(thief, f"{SERVICES}/chat/status", status=stolen))
+    whole = _kept(plane, f"{SERVICES}/chat") | {"status": stolen}
+    _forbidden(thief.put(f"{SERVICES}/chat/status", json=whole))
+    assert "status" not in _kept(plane, f"{SERVICES}/chat")
+
+
+def test_a_service_cannot_be_placed_made_or_changed(plane: RunningPlane, thief: httpx.Client) -> None:
+    """A node takes no service from its place, not even its own, and writes neither specs nor Models."""
+    with plane.client() as admin:
+        _ok(admin.post(MODELS, json=model_object()))
+        for name, node in (("of-mine", "mine"), ("of-peer", "peer")):
+            _ok(admin.post(SERVICES, json=service_object(name, node)))
+    for name in ("of-mine", "of-peer"):
+        _forbidden(_patch(thief, f"{SERVICES}/{name}", metadata={"annotations": {PLACED_ON: "mine"}}))
+        _forbidden(_patch(thief, f"{SERVICES}/{name}", spec={"replicas": 0}))
+        _forbidden(thief.delete(f"{SERVICES}/{name}"))
+    _forbidden(thief.post(SERVICES, json=service_object("evil")))
+    _forbidden(thief.post(MODELS, json=model_object("evil")))
+    _forbidden(_patch(thief, f"{MODELS}/weights", spec={"source": "https://evil.example/x.gguf"}))
+    _forbidden(_patch(thief, f"{MODELS}/weights/status", status={"phase": "Ready"}))
+    # A write of a status reaches no metadata, or the node could give itself what is a peer's.
+    status = {"status": {"phase": "Ready"}, "metadata": {"annotations": {PLACED_ON: "peer"}}}
+    _ok(thief.patch(f"{SERVICES}/of-mine/status", json=status, headers=MERGE_PATCH))
+    assert _kept(plane, f"{SERVICES}/of-mine")["metadata"]["annotations"] == {PLACED_ON: "mine"}
+    assert _kept(plane, f"{MODELS}/weights")["spec"]["source"] == model_object()["spec"]["source"]
+
+
 def test_a_secret_cannot_be_read(plane: RunningPlane, thief: httpx.Client) -> None:
     """A node reads no secret, of any namespace, and none by a list or a watch."""
     secret = {"metadata": {"name": "forge"}, "stringData": {"token": "hush"}}
@@ -207,13 +246,18 @@ def test_the_node_cannot_be_kept_from_deletion(thief: httpx.Client) -> None:
     _forbidden(_patch(thief, f"{NODES}/mine", spec={"nodeName": "peer"}))
 
 
-def test_what_an_agent_does_is_allowed(thief: httpx.Client) -> None:
-    """A node beats, labels itself, reads tasks, claims its own, hands it back, and may leave."""
+def test_what_an_agent_does_is_allowed(plane: RunningPlane, thief: httpx.Client) -> None:
+    """A node beats, labels itself, works on what it was given and says so, and may leave."""
     _ok(_patch(thief, f"{NODES}/mine/status", status={"phase": "Ready", "agentVersion": "1.0.0"}))
     _ok(_patch(thief, f"{NODES}/mine", metadata={"labels": {"zone": "attic"}}))
     assert len(_ok(thief.get(TASKS))["items"]) == 2
     _ok(_patch(thief, f"{TASKS}/of-mine/status", status={"phase": "Running"}))
     _ok(_patch(thief, f"{TASKS}/of-mine/status", status={"phase": "Pending", "assignedNode": None}))
+    with plane.client() as admin:
+        _ok(admin.post(SERVICES, json=service_object()))
+    assert len(_ok(thief.get(SERVICES))["items"]) == 1
+    assert _ok(thief.get(MODELS))["items"] == []
+    _ok(_patch(thief, f"{SERVICES}/chat/status", status={"phase": "Ready"}))
     _ok(thief.delete(f"{NODES}/mine"))
     _ok(thief.post(NODES, json=fleet_node("mine")))
     _ok(thief.delete("/node-credentials/mine"))
