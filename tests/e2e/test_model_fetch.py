@@ -29,7 +29,7 @@ SETTINGS = {
 def test_ten_cuts_and_a_killed_agent_cost_a_hundredth(
     form: str, size: int, tmp_path: Path, tiny_model: Path
 ) -> None:
-    """Ten cuts and a `kill -9` of the agent itself cost at most 1.01 times the bytes, as the server counts."""
+    """Ten cuts and a `kill -9` of the agent itself cost at most 1.01 times the bytes, by the server."""
     body = big_model(tiny_model, size).body
     middle = size // 2
     offsets = random.Random(5).sample(range(1, size), CUTS)
