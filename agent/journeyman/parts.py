@@ -25,16 +25,19 @@ from journeyman.adapters.node_identity import establish_identity, read_host_fact
 from journeyman.adapters.posix_workers import PosixWorkers
 from journeyman.adapters.proxy_traffic import ProxyTraffic
 from journeyman.adapters.release_report import ReleaseReport
-from journeyman.adapters.speed_probe import HttpSpeedProbe
+from journeyman.adapters.speed_probe import HttpLongSpeedProbe, HttpSpeedProbe
 from journeyman.adapters.system_clock import SystemClock
 from journeyman.adapters.token_file import TokenFile
+from journeyman.adapters.tools_probe import HttpToolsProbe
 from journeyman.adapters.update_progress import told_of_update
 from journeyman.adapters.updater_waker import UpdaterWaker
+from journeyman.core import speed
 from journeyman.core.beat import Identity
 from journeyman.core.capability import capability_of
 from journeyman.core.gates.marks import marks_from
 from journeyman.core.holds import Hold, Holds, Owner
 from journeyman.core.node_name import checked_name
+from journeyman.core.speed import Quantity
 from journeyman.core.worker_specs import Interpreter
 from journeyman.host_gates import (
     gates_of_this_host,
@@ -143,9 +146,16 @@ class Parts:
         )
 
     def _speed_loop(self) -> SpeedLoop:
+        limit = self._settings.model_speed_limit_seconds
         return SpeedLoop(
             servers=self.models.servers,
-            measure=HttpSpeedProbe(limit_seconds=self._settings.model_speed_limit_seconds),
+            probes={
+                Quantity.SPEED: HttpSpeedProbe(limit_seconds=limit),
+                Quantity.TOOLS: HttpToolsProbe(limit_seconds=limit),
+                Quantity.LONG_SPEED: HttpLongSpeedProbe(
+                    limit_seconds=limit, prompt_seconds=self._settings.model_speed_prompt_seconds
+                ),
+            },
             is_idle=self._is_idle,
             memory=JsonFile(self._settings.root.agent / "speeds.json"),
             clock=self.clock,
@@ -293,7 +303,7 @@ class Parts:
             {
                 **shown,
                 "service": self.services.service_of(shown["name"]),
-                "tokensPerSecond": self.speeds.of(shown["name"]),
+                **speed.shown(self.speeds.of(shown["name"])),
                 "sustainedTokensPerSecond": sustained.get(shown["name"]),
             }
             for shown in self.models.snapshot()
@@ -341,7 +351,9 @@ class Parts:
             available_bytes=memory.available_bytes,
             ready_models=ready,
             context_tokens=self.models.context_tokens(),
-            tokens_per_second=next(filter(None, map(self.speeds.of, ready)), None),
+            tokens_per_second=next(
+                filter(None, (self.speeds.of(model).tokens_per_second for model in ready)), None
+            ),
         )
 
 

@@ -10,16 +10,19 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from journeyman.adapters.inference_probe import HttpInferenceProbe
+from journeyman.adapters.model_reading import facts_at
 from journeyman.adapters.posix_workers import PosixWorkers
-from journeyman.adapters.speed_probe import HttpSpeedProbe
+from journeyman.adapters.speed_probe import HttpLongSpeedProbe, HttpSpeedProbe
+from journeyman.adapters.tools_probe import TOOLS, HttpToolsProbe
 from journeyman.core.model_allocation import allocation_of
 from journeyman.core.model_memory import OVERHEAD_BYTES
 from journeyman.core.server_failure import Failure, FailureKind
@@ -28,6 +31,7 @@ from journeyman.errors import WorkerError
 from journeyman.ports import Endpoint
 from journeyman_updater.contract import WorkerExit, WorkerFolder, WorkerRecord, session_pids
 from tests.support.runtimes import RUNTIMES, Installed, installed_runtime
+from tests.support.tiny_gguf import TEMPLATE, TEMPLATE_WITH_TOOLS
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -44,8 +48,8 @@ class Servers:
         self.folder = folder
         self.installed = installed
 
-    def start(self, model: Path | None = None, *, port: int = 0) -> WorkerRecord:
-        config = replace(self.installed.config(model), port=port)
+    def start(self, model: Path | None = None, **options: Any) -> WorkerRecord:
+        config = replace(self.installed.config(model), **options)
         spec, files = model_server_spec(config, KEY, PYTHON)
         return self.workers.start(f"server-{len(self.workers.known())}", spec, files)
 
@@ -95,6 +99,25 @@ def servers(
     for record in made.workers.known():
         made.stop(record, grace_seconds=5)
         assert not record.worker.is_running()
+
+
+@pytest.fixture(params=RUNTIMES)
+def others(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Servers]]:
+    """Servers of one runtime with a model of another template or context."""
+    made: list[Servers] = []
+
+    def make(**model: Any) -> Servers:
+        installed = installed_runtime(request.param, tmp_path_factory, **model)
+        made.append(Servers(tmp_path / f"workers-{len(made)}", installed))
+        return made[-1]
+
+    yield make
+    for servers in made:
+        for record in servers.workers.known():
+            servers.stop(record, grace_seconds=5)
+            assert not record.worker.is_running()
 
 
 @contextlib.contextmanager
@@ -156,6 +179,59 @@ def test_its_log_has_no_word_of_a_prompt(servers: Servers) -> None:
         reply.read()
     folder = WorkerFolder(servers.folder / record.worker_id)
     assert b"confidential" not in folder.stderr.read_bytes() + folder.stdout.read_bytes()
+
+
+def test_its_speed_behind_a_long_prompt_can_be_told(others: Callable[..., Servers]) -> None:
+    """Two thousand tokens before the answer are measured, and a context that is too short is a reason."""
+    servers = others(context=4096)
+    endpoint = servers.proven(servers.start(context_tokens=4096, parallel=1))
+    probe = HttpLongSpeedProbe(limit_seconds=30, prompt_seconds=60)
+    assert asyncio.run(probe(endpoint, endpoint.model, 4096)) > 0
+    with pytest.raises(WorkerError, match="its context of 2048 tokens is below"):
+        asyncio.run(probe(endpoint, endpoint.model, 2048))
+    hasty = HttpLongSpeedProbe(limit_seconds=30, prompt_seconds=0.001)
+    with pytest.raises(WorkerError, match=r"a prompt .*takes? "):
+        asyncio.run(hasty(endpoint, endpoint.model, 4096))
+
+
+@pytest.mark.parametrize(("template", "reach"), [(TEMPLATE, False), (TEMPLATE_WITH_TOOLS, True)])
+def test_whether_tools_reach_the_model_is_told_and_they_break_nothing(
+    template: str, others: Callable[..., Servers], *, reach: bool
+) -> None:
+    """With a place for tools in the template and without: the probe tells the truth, as does the store, and
+    a request with tools is answered whole, streamed or not.
+    """
+    servers = others(template=template)
+    endpoint = servers.proven(servers.start(context_tokens=1024))
+    assert asyncio.run(HttpToolsProbe(limit_seconds=30)(endpoint, endpoint.model)) is reach
+    assert facts_at(servers.installed.model).supports_tools is reach
+    answer = asked_with_tools(endpoint, stream=False)
+    assert answer.status_code == 200, answer.text
+    (choice,) = answer.json()["choices"]
+    assert choice["finish_reason"] in {"stop", "length", "tool_calls"}
+    assert isinstance(choice["message"].get("content") or "", str)
+    streamed = asked_with_tools(endpoint, stream=True)
+    events = [line for line in streamed.text.splitlines() if line.startswith("data:")]
+    assert (streamed.status_code, events[-1]) == (200, "data: [DONE]")
+    assert not any('"error"' in line for line in events)
+    assert servers.generates(endpoint)
+
+
+def asked_with_tools(endpoint: Endpoint, *, stream: bool) -> httpx.Response:
+    return httpx.post(
+        f"{endpoint.base_url}/chat/completions",
+        json={
+            "model": endpoint.model,
+            "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+            "tools": TOOLS,
+            "tool_choice": "auto",
+            "max_tokens": 24,
+            "stream": stream,
+        },
+        headers={"Authorization": f"Bearer {KEY.decode()}"},
+        timeout=60,
+        trust_env=False,
+    )
 
 
 def test_it_serves_only_who_has_the_key(servers: Servers) -> None:

@@ -11,9 +11,12 @@ import pytest
 from tests.support.agents import AgentProcess, agent
 from tests.support.plane import FOREMAN, RunningPlane, running_plane
 from tests.support.proxy_clients import StreamingClient, is_whole
+from tests.support.tiny_gguf import TEMPLATE_WITH_TOOLS, write_tiny_gguf
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
+
+NOWHERE = "http://127.0.0.1:9"
 
 
 def shown(running: AgentProcess) -> dict[str, Any]:
@@ -38,6 +41,9 @@ def test_a_speed_is_measured_once_and_told(tmp_path: Path, tiny_model: Path) -> 
         running.until_serving()
         eventually(lambda: shown(running)["tokensPerSecond"], within_seconds=60)
         measured = shown(running)["tokensPerSecond"]
+        eventually(lambda: shown(running)["tokensPerSecondAt2kReason"], within_seconds=60)
+        assert "below" in shown(running)["tokensPerSecondAt2kReason"]
+        assert (shown(running)["tokensPerSecondAt2k"], shown(running)["supportsTools"]) == (None, False)
         eventually(lambda: speed_of_node(plane, running.name) == max(1, round(measured)), within_seconds=60)
 
         assert shown(running)["sustainedTokensPerSecond"] is None
@@ -50,4 +56,21 @@ def test_a_speed_is_measured_once_and_told(tmp_path: Path, tiny_model: Path) -> 
         running.kill()
         running.start().until_serving()
         assert shown(running)["tokensPerSecond"] == measured
-        assert running.log().count("speed_measured") == 1
+        assert shown(running)["supportsTools"] is False
+        assert running.log().count("model_measured") == 2
+
+
+def test_a_model_with_tools_and_a_long_context_is_told_as_such(tmp_path: Path) -> None:
+    """Both come from requests that its server has answered, and are there in the next agent's status."""
+    write_tiny_gguf(tmp_path / "able.gguf", TEMPLATE_WITH_TOOLS, 8192)
+    options = {"model_speed_idle_seconds": "0.1", "model_context_tokens": "4096"}
+    (tmp_path / "token").write_text("none")
+    models = (str(tmp_path / "able.gguf"),)
+    with agent(tmp_path, NOWHERE, tmp_path / "token", models=models, options=options) as running:
+        eventually(lambda: shown(running)["tokensPerSecondAt2k"], within_seconds=60)
+        before = shown(running)
+        assert before["supportsTools"] is True
+        running.kill()
+        running.start().until_serving()
+        for known in ("tokensPerSecond", "tokensPerSecondAt2k", "supportsTools"):
+            assert shown(running)[known] == before[known]

@@ -13,7 +13,7 @@ from journeyman.core.runtimes.mlx import UPSTREAM_MODEL
 from journeyman.core.server_config import ServerConfig
 from journeyman.ports import Endpoint
 from tests.support.runtime_cache import cached_runtime
-from tests.support.tiny_gguf import write_tiny_gguf
+from tests.support.tiny_gguf import CONTEXT, TEMPLATE, write_tiny_gguf
 from tests.support.tiny_mlx import write_tiny_mlx
 
 RUNTIMES = ("native", "llama-server", "llama-cpp-python", "mlx")
@@ -62,17 +62,19 @@ class Installed:
         )  # fmt: skip
 
 
-def installed_runtime(name: str, factory: pytest.TempPathFactory) -> Installed:
+def installed_runtime(
+    name: str, factory: pytest.TempPathFactory, *, template: str = TEMPLATE, context: int = CONTEXT
+) -> Installed:
     """The runtime with its tiny model.  Skips the test where it cannot be had."""
     program = "" if name == "native" else _program(name)
     folder = factory.mktemp("runtime")
     if name == "mlx":
-        write_tiny_mlx(folder / "tiny")
+        write_tiny_mlx(folder / "tiny", template=template, context=context)
         return Installed(
             "mlx", program, folder / "tiny",
             asks_for_key=False, knows_its_context=False, upstream_model=UPSTREAM_MODEL,
         )  # fmt: skip
-    write_tiny_gguf(folder / "tiny.gguf")
+    write_tiny_gguf(folder / "tiny.gguf", template, context)
     return Installed(name, program, folder / "tiny.gguf")
 
 

@@ -23,8 +23,13 @@ class ScriptedServer:
 
 
 @contextlib.asynccontextmanager
-async def answering(parts: Sequence[bytes], *, hang: bool = False) -> AsyncIterator[ScriptedServer]:
-    """Serves each request the same parts and closes; with `hang` it keeps the connection open."""
+async def answering(
+    parts: Sequence[bytes], *, hang: bool = False, later: Sequence[bytes] | None = None
+) -> AsyncIterator[ScriptedServer]:
+    """Serves each request the same parts, or those `later` from the second on, and closes.
+
+    With `hang` it keeps the connection open.
+    """
     server = ScriptedServer()
     released = asyncio.Event()
 
@@ -36,7 +41,7 @@ async def answering(parts: Sequence[bytes], *, hang: bool = False) -> AsyncItera
             if b"ontent-" in line and b"ength" in line
         )
         server.requests.append((head, json.loads(await reader.readexactly(length))))
-        for part in parts:
+        for part in parts if later is None or len(server.requests) == 1 else later:
             writer.write(part)
             await writer.drain()
         if hang:

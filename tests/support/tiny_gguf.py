@@ -26,10 +26,10 @@ VOCABULARY = (
 )
 
 
-def write_tiny_gguf(path: Path, template: str = TEMPLATE) -> None:
-    """Writes the same bytes each time for the same chat template."""
+def write_tiny_gguf(path: Path, template: str = TEMPLATE, context: int = CONTEXT) -> None:
+    """Writes the same bytes each time for the same chat template and context."""
     tensors = _tensors()
-    metadata = _metadata(template)
+    metadata = _metadata(template, context)
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
     infos, data = b"", b""
     for name, shape, values in tensors:
@@ -72,9 +72,9 @@ def _tensors() -> list[tuple[str, tuple[int, ...], array.array[float]]]:
     return tensors
 
 
-def _metadata(template: str) -> list[bytes]:
+def _metadata(template: str, context: int) -> list[bytes]:
     numbers = {
-        "llama.context_length": CONTEXT,
+        "llama.context_length": context,
         "llama.embedding_length": EMBEDDING,
         "llama.block_count": LAYERS,
         "llama.feed_forward_length": FEED_FORWARD,

@@ -15,19 +15,19 @@ TEMPLATE = (
 )
 
 
-def write_tiny_mlx(folder: Path, *, template: str = TEMPLATE) -> None:
-    """Makes the folder; the same bytes each time."""
+def write_tiny_mlx(folder: Path, *, template: str = TEMPLATE, context: int = CONTEXT) -> None:
+    """Makes the folder; the same bytes each time for the same chat template and context."""
     folder.mkdir()
     vocabulary = {text: number for number, text in enumerate((*SPECIAL, *_byte_letters()))}
     files = {
-        "config.json": _config(len(vocabulary)),
+        "config.json": _config(len(vocabulary), context),
         "tokenizer.json": _tokenizer(vocabulary),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": SPECIAL[0],
             "eos_token": SPECIAL[1],
             "chat_template": template,
-            "model_max_length": CONTEXT,
+            "model_max_length": context,
         },
     }
     for name, content in files.items():
@@ -42,7 +42,7 @@ def _byte_letters() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
-def _config(words: int) -> dict[str, object]:
+def _config(words: int, context: int) -> dict[str, object]:
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -54,7 +54,7 @@ def _config(words: int) -> dict[str, object]:
         "rms_norm_eps": 1e-5,
         "vocab_size": words,
         "rope_theta": 10000.0,
-        "max_position_embeddings": CONTEXT,
+        "max_position_embeddings": context,
         "tie_word_embeddings": False,
         "bos_token_id": 0,
         "eos_token_id": 1,

@@ -1,4 +1,4 @@
-"""Measures once how fast each model server generates, while nobody wants anything of it.
+"""Measures once how fast each model server generates, and what it takes, while nobody wants anything of it.
 
 A figure is kept on disk for as long as the host serves the same model in the same way, so neither a restart
 of the agent nor one of the server measures again.  A measurement that a client's request meets gives way.
@@ -7,13 +7,14 @@ of the agent nor one of the server measures again.  A measurement that a client'
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from journeyman.core import speed
 from journeyman.core.model_server import Phase
+from journeyman.core.speed import Measured, Quantity
 from journeyman.errors import HostError, WorkerError
 from journeyman.ports import Clock, Document, Endpoint
 from journeyman.serving.server import Server
@@ -24,13 +25,16 @@ log = structlog.get_logger(__name__)
 # How soon a measurement gives way to a client: below what a person notices.
 LOOK_SECONDS = 0.2
 
+Probe = Callable[[Endpoint, str, int], Coroutine[Any, Any, float]]
+
 
 class SpeedLoop:
     """The speeds of the model servers of this host.
 
     Args:
         servers: all of them, the preferred one first.
-        measure: tokens a second of one; raises WorkerError if they cannot be told.
+        probes: by what they ask for, in their order; called with where a server answers, what it calls its
+            model, and its context.  Raise WorkerError if it cannot be told.
         is_idle: whether no work of anybody would disturb the figure, or be disturbed.
         memory: where the figures are kept.
         clock: time.
@@ -41,26 +45,27 @@ class SpeedLoop:
         self,
         *,
         servers: Callable[[], Sequence[Server]],
-        measure: Callable[[Endpoint, str], Coroutine[Any, Any, float]],
+        probes: Mapping[Quantity, Probe],
         is_idle: Callable[[], Awaitable[bool]],
         memory: Document,
         clock: Clock,
         idle_seconds: float,
     ) -> None:
         self._servers = servers
-        self._ask = measure
+        self._probes = probes
         self._is_idle = is_idle
         self._memory = memory
         self._clock = clock
         self._idle_seconds = idle_seconds
-        self._speeds = speed.from_json(memory.load())
-        self._untold: set[str] = set()
+        self._known = speed.from_json(memory.load())
+        self._skipped: dict[str, dict[Quantity, str]] = {}
         self._changed = asyncio.Event()
 
-    def of(self, model: str) -> float | None:
-        """Tokens a second of that model by itself; None if that has not been measured."""
+    def of(self, model: str) -> Measured:
+        """What is known of that model by itself."""
         keys = (_key(server) for server in self._servers() if server.model == model)
-        return next((self._speeds[key] for key in keys if key in self._speeds), None)
+        key = next((key for key in keys if key in self._known or key in self._skipped), "")
+        return speed.measured(self._known.get(key, {}), self._skipped.get(key, {}))
 
     def look_soon(self) -> None:
         """A server has changed its phase."""
@@ -73,37 +78,43 @@ class SpeedLoop:
             self._changed.clear()
             while self._next() is not None:
                 await self._clock.sleep(self._idle_seconds)
-                server = self._next()
-                if server is not None and server.endpoint is not None and await self._is_idle():
-                    await self._measure(server, server.endpoint)
+                task = self._next()
+                if task is not None and task[0].endpoint is not None and await self._is_idle():
+                    await self._measure(*task, task[0].endpoint)
 
-    def _next(self) -> Server | None:
-        """The first that has to be measured; none while another is loaded, as that takes the processors."""
+    def _next(self) -> tuple[Server, Quantity] | None:
+        """What has to be measured first; nothing while a server is loaded, as that takes the processors."""
         servers = self._servers()
         if any(server.state.phase is Phase.STARTING for server in servers):
             return None
-        known = {*self._speeds, *self._untold}
-        unknown = (server for server in servers if _can_be_told(server) and _key(server) not in known)
-        return next(unknown, None)
+        for quantity in self._probes:
+            for server in filter(_can_be_told, servers):
+                key = _key(server)
+                if quantity not in {*self._known.get(key, {}), *self._skipped.get(key, {})}:
+                    return server, quantity
+        return None
 
-    async def _measure(self, server: Server, endpoint: Endpoint) -> None:
-        told, _ = await first_of(self._ask(endpoint, server.upstream_model), self._until_wanted())
+    async def _measure(self, server: Server, quantity: Quantity, endpoint: Endpoint) -> None:
+        question = self._probes[quantity](endpoint, server.upstream_model, server.context_tokens)
+        key, model = _key(server), server.model
+        told, _ = await first_of(question, self._until_wanted())
         if told.cancelled():
-            log.info("speed_measurement_gave_way", model=server.model)
+            log.info("measurement_gave_way", model=model, quantity=quantity)
             return
         try:
-            self._speeds[_key(server)] = round(told.result(), 2)
+            value = round(float(told.result()), 2)
         except WorkerError as error:
             # Asked again by the next agent; more often would be a load that nobody has ordered.
-            self._untold.add(_key(server))
-            log.info("speed_not_measured", model=server.model, error=error.message)
+            self._skipped.setdefault(key, {})[quantity] = error.message
+            log.info("model_not_measured", model=model, quantity=quantity, error=error.message)
             return
-        log.info("speed_measured", model=server.model, tokens_per_second=self._speeds[_key(server)])
+        self._known.setdefault(key, {})[quantity] = value
+        log.info("model_measured", model=model, quantity=quantity, value=value)
         self._keep()
 
     def _keep(self) -> None:
         try:
-            self._memory.save(speed.to_json(self._speeds, {_key(server) for server in self._servers()}))
+            self._memory.save(speed.to_json(self._known, {_key(server) for server in self._servers()}))
         except HostError as error:
             log.warning("speed_not_kept", error=error.message)
 

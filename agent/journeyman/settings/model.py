@@ -154,6 +154,9 @@ class Settings(BaseSettings):
     model_speed_limit_seconds: Seconds = Field(
         3, description="Longest time that the measurement of a model server's speed may take."
     )
+    model_speed_prompt_seconds: Seconds = Field(
+        60, description="Longest time for the prompt of 2048 tokens behind which the speed is measured, too."
+    )
     model_drain_seconds: Seconds = Field(
         300, description="Time a model server gets to finish its requests before another takes its place."
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from journeyman.core import speed
+from journeyman.core.speed import Quantity
 
 
 def test_the_speed_is_that_after_the_first_token() -> None:
@@ -26,16 +27,60 @@ def test_an_answer_that_tells_nothing_has_no_speed(
 
 def test_what_is_not_served_any_more_is_forgotten() -> None:
     """The file does not grow with every model that a host has ever had."""
-    kept = speed.to_json({"a": 1.5, "b": 2.0}, {"a"})
-    assert speed.from_json(kept) == {"a": 1.5}
+    known = {"a": {Quantity.SPEED: 1.5, Quantity.TOOLS: 0.0}, "b": {Quantity.LONG_SPEED: 2.0}}
+    assert speed.from_json(speed.to_json(known, {"a"})) == {"a": known["a"]}
+    assert speed.from_json(speed.to_json(known, {"a", "b"})) == known
+
+
+def test_releases_before_and_after_read_each_other() -> None:
+    """A speed lies where it always lay, and what is new beside it; what comes later still is left out."""
+    known = {"a": {Quantity.SPEED: 1.5, Quantity.TOOLS: 1.0}}
+    assert speed.to_json(known, {"a"})["speeds"] == {"a": 1.5}
+    assert speed.from_json({"format": 1, "speeds": {"a": 1.5}}) == {"a": {Quantity.SPEED: 1.5}}
+    later = {"format": 1, "speeds": {}, "others": {"a": {"tools": 1.0, "taste": 3.0}}}
+    assert speed.from_json(later) == {"a": {Quantity.TOOLS: 1.0}}
 
 
 @pytest.mark.parametrize(
-    "value", [None, {}, {"format": 2, "speeds": {"a": 1}}, {"format": 1, "speeds": {"a": "fast", "b": -1}}]
+    "value",
+    [
+        None,
+        {},
+        {"format": 2, "speeds": {"a": 1}},
+        {"format": 1, "speeds": {"a": "fast", "b": -1, "c": 0}},
+        {"format": 1, "speeds": {}, "others": {"a": [], "b": {"longSpeed": 0, "tools": "yes"}}},
+    ],
 )
 def test_what_is_no_memory_is_measured_again(value: dict[str, Any] | None) -> None:
     """A damaged or foreign file costs a measurement, not the agent."""
     assert speed.from_json(value) == {}
+
+
+@pytest.mark.parametrize(("tokens", "why"), [(0, "nobody knows"), (2048, "2048 tokens is below"), (4096, "")])
+def test_a_context_has_to_hold_the_long_prompt(tokens: int, why: str) -> None:
+    """The prompt, its template and the answer; of an unknown context nothing is tried."""
+    told = speed.why_no_long_prompt(tokens)
+    assert why in told
+    assert bool(told) is bool(why)
+
+
+def test_a_long_prompt_has_the_words_that_its_tokens_want() -> None:
+    """By what a server counted of fewer words; its text goes round."""
+    assert speed.words_for_long_prompt(256, 512) == 1024
+    assert len(speed.long_text(1000).split()) == 1000
+    assert speed.prompt_tokens({"usage": {"prompt_tokens": 7}}) == 7
+    assert speed.prompt_tokens({"usage": None}) == speed.prompt_tokens([]) == 0
+
+
+def test_people_are_shown_what_is_not_known_with_its_reason() -> None:
+    """No figure is made up."""
+    known = speed.measured({Quantity.SPEED: 3.0}, {Quantity.LONG_SPEED: "too short"})
+    assert speed.shown(known) == {
+        "tokensPerSecond": 3.0,
+        "tokensPerSecondAt2k": None,
+        "tokensPerSecondAt2kReason": "too short",
+        "supportsTools": None,
+    }
 
 
 def test_another_configuration_has_another_name() -> None:

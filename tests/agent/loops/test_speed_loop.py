@@ -13,8 +13,9 @@ import pytest
 from journeyman.adapters.durable_json import JsonFile
 from journeyman.core.model_server import Phase, ServerState
 from journeyman.core.server_config import ServerConfig
+from journeyman.core.speed import Measured, Quantity
 from journeyman.errors import WorkerError
-from journeyman.loops.speed_loop import SpeedLoop
+from journeyman.loops.speed_loop import Probe, SpeedLoop
 from journeyman.ports import Endpoint
 from journeyman.serving.server import Server
 from journeyman.settings import Inference
@@ -35,8 +36,9 @@ class Host:
         self.answered: list[str] = []
         self.busy = False
         self.error = ""
+        self.probes: dict[Quantity, Probe] = {Quantity.SPEED: self.measure}
 
-    async def measure(self, endpoint: Endpoint, model: str) -> float:
+    async def measure(self, endpoint: Endpoint, model: str, context_tokens: int) -> float:
         self.asked.append(model)
         await self.clock.sleep(ANSWER_SECONDS)
         if self.error:
@@ -51,7 +53,7 @@ class Host:
     async def loop(self) -> AsyncIterator[SpeedLoop]:
         loop = SpeedLoop(
             servers=lambda: self.servers,
-            measure=self.measure,
+            probes=self.probes,
             is_idle=self.is_idle,
             memory=JsonFile(self.file),
             clock=self.clock,
@@ -87,17 +89,17 @@ def test_each_server_is_measured_once_and_alone(host: Host) -> None:
     async def play() -> None:
         async with host.loop() as loop:
             await host.clock.run_for(IDLE_SECONDS - 1)
-            assert (host.asked, loop.of("smol")) == ([], None)
+            assert (host.asked, loop.of("smol")) == ([], Measured())
             await host.clock.run_for(1)
             assert host.asked == ["smol"]
             await host.clock.run_for(30)
             assert host.answered == ["smol", "other"]
-            assert (loop.of("smol"), loop.of("other")) == (40.12, 80.25)
+            assert [loop.of(model).tokens_per_second for model in ("smol", "other")] == [40.12, 80.25]
         async with host.loop() as loop:
             host.servers[0].state = ServerState(Phase.READY, 99.0, restarts=1)
             loop.look_soon()
             await host.clock.run_for(1000)
-            assert (len(host.asked), loop.of("smol")) == (2, 40.12)
+            assert (len(host.asked), loop.of("smol").tokens_per_second) == (2, 40.12)
 
     scenario(play)
 
@@ -110,7 +112,7 @@ def test_another_configuration_is_measured_anew(host: Host) -> None:
             await host.clock.run_for(30)
             assert host.servers[0].config is not None
             host.servers[0].config = replace(host.servers[0].config, cache_type_k="q8_0")
-            assert loop.of("smol") is None
+            assert loop.of("smol") == Measured()
             loop.look_soon()
             await host.clock.run_for(30)
             assert host.answered == ["smol", "other", "smol"]
@@ -176,7 +178,8 @@ def test_a_server_whose_speed_cannot_be_told_is_left_alone(host: Host) -> None:
             host.error = ""
             await host.clock.run_for(600)
             assert host.asked == ["smol", "other"]
-            assert (loop.of("smol"), loop.of("other")) == (None, 40.12)
+            assert [loop.of(model).tokens_per_second for model in ("smol", "other")] == [None, 40.12]
+            assert loop.of("smol").skipped == {Quantity.SPEED: "2 tokens in 3 s"}
 
     scenario(play)
 
@@ -190,5 +193,32 @@ def test_what_does_not_talk_is_not_measured(host: Host) -> None:
         async with host.loop():
             await host.clock.run_for(600)
             assert host.asked == []
+
+    scenario(play)
+
+
+def test_all_quantities_are_asked_for_in_their_order(host: Host) -> None:
+    """First the speed of every server, then the rest; what cannot be told has its reason, and is left."""
+
+    async def refused(endpoint: Endpoint, model: str, context_tokens: int) -> float:
+        host.asked.append(f"{model} behind {context_tokens}")
+        raise WorkerError(f"its context of {context_tokens} tokens")
+
+    async def takes_tools(endpoint: Endpoint, model: str, context_tokens: int) -> bool:
+        return model == "smol"
+
+    async def play() -> None:
+        host.probes |= {Quantity.TOOLS: takes_tools, Quantity.LONG_SPEED: refused}
+        async with host.loop() as loop:
+            await host.clock.run_for(60)
+            assert host.asked == ["smol", "other", "smol behind 0", "other behind 0"]
+            known = loop.of("smol")
+            assert (known.tokens_per_second, known.long_tokens_per_second) == (40.12, None)
+            assert (known.supports_tools, loop.of("other").supports_tools) == (True, False)
+            assert known.skipped == {Quantity.LONG_SPEED: "its context of 0 tokens"}
+        async with host.loop() as loop:
+            await host.clock.run_for(60)
+            assert loop.of("other").supports_tools is False
+            assert host.asked[4:] == ["smol behind 0", "other behind 0"]
 
     scenario(play)
