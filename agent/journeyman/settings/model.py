@@ -145,6 +145,9 @@ class Settings(BaseSettings):
         le=1,
         description="Share of the memory for all model servers; without it 0.67 up to 36 GiB, 0.75 above.",
     )
+    model_turn_seconds: Seconds = Field(
+        30, description="Time a model on demand that is in use goes on while another one waits for its place."
+    )
     model_liveness_seconds: Seconds = Field(
         120, description="Time after which a model server that nobody has used generates a token as a proof."
     )
