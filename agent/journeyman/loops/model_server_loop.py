@@ -173,6 +173,11 @@ class ModelServerLoop:
         """Starts that model if it sleeps.  Returns whether it does, or is on its way from its sleep."""
         return any(keeper.wake() for keeper in self._keepers if keeper.server.model == model)
 
+    def start_seconds(self, model: str) -> float:
+        """How long that model may take to its first token, once it has been woken."""
+        starts = [server.start_seconds(self._settings) for server in self._servers if server.model == model]
+        return max(starts, default=self._settings.model_start_timeout_seconds)
+
     def snapshot(self) -> list[JsonObject]:
         """What people are shown of each server, the preferred model first; no key is among it."""
         shown = self._neighbours.room.shown

@@ -228,7 +228,7 @@ class Keeper:
                 record = server.record = started
         except (WorkerError, HostError) as error:
             return Ended(_not_started(error))
-        timeout_seconds = self._settings.model_start_timeout_seconds
+        timeout_seconds = server.start_seconds(self._settings)
         ended, proven, _ = await first_of(
             self._workers.wait(record), self._until_proven(record), self._clock.sleep(timeout_seconds)
         )

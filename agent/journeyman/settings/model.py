@@ -124,7 +124,14 @@ class Settings(BaseSettings):
     )
 
     model_start_timeout_seconds: Seconds = Field(
-        600, description="Time a model server gets from its start to its first token."
+        600,
+        description="Time a model server gets from its start to its first token, beside that for its size.",
+    )
+    model_load_bytes_per_second: float = Field(
+        20_000_000,
+        ge=100_000,
+        allow_inf_nan=False,
+        description="Slowest disk that is put up with; for it a large model gets more time to start.",
     )
     model_probe_interval_seconds: Seconds = Field(
         0.05, description="Time between two looks whether a starting model server answers."
