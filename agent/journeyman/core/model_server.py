@@ -122,7 +122,7 @@ class BackoffPolicy:
         return min(wait, self.max_seconds) * (1 + jitter)
 
 
-def start_seconds(at_least: float, weights_bytes: int, bytes_per_second: float) -> float:
+def start_seconds(at_least: float, weights_bytes: int, bytes_per_second: int) -> float:
     """How long a server may take from its start to its first token; one that is stuck is ended after that.
 
     Args:

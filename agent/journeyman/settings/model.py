@@ -127,10 +127,9 @@ class Settings(BaseSettings):
         600,
         description="Time a model server gets from its start to its first token, beside that for its size.",
     )
-    model_load_bytes_per_second: float = Field(
+    model_load_bytes_per_second: int = Field(
         20_000_000,
         ge=100_000,
-        allow_inf_nan=False,
         description="Slowest disk that is put up with; for it a large model gets more time to start.",
     )
     model_probe_interval_seconds: Seconds = Field(
