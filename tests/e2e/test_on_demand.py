@@ -96,8 +96,8 @@ def test_models_take_turns_where_memory_is_for_one(tmp_path: Path, tiny_model: P
             assert len(servers(running)) == 1
 
 
-def room_for_one(model: Path) -> float:
+def room_for_one(model: Path, *, context_tokens: int = 2048, slots: int = 1) -> float:
     """The share of this host's memory that holds one server of that model and not two."""
-    load = load_of(ServerConfig("m", str(model), "", context_tokens=2048, parallel=1))
+    load = load_of(ServerConfig("m", str(model), "", context_tokens=context_tokens, parallel=slots))
     need = estimate(facts_of([header_of(path) for path in files_of(model)]), load).total_bytes
     return 1.5 * need / PsutilHostProbe(probe_timeout_seconds=10).memory().total_bytes

@@ -20,6 +20,9 @@ class OneModel:
     def endpoint_for(self, model: str) -> Endpoint | None:
         return Endpoint("http://127.0.0.1:1/v1", b"key")
 
+    def start_seconds(self, model: str) -> float:
+        return 600.0
+
     def wake(self, model: str) -> bool:
         return False
 

@@ -96,10 +96,8 @@ class ModelRoom:
     async def settled(self, record: WorkerRecord) -> None:
         """See `Room.settled`."""
         label = record.labels.get(CONFIG_LABEL, "")
-        await asyncio.to_thread(self._learn, [label])
-        found = model_allocation.allocation_of(
-            self._workers.log(record), self._workers.usage(record).ram_bytes
-        )
+        # A log may have some megabytes.
+        found = await asyncio.to_thread(self._allocation_of, record, label)
         known = self._taken.get(_key(label))
         if found is None or (better := model_allocation.better_known(known, found)) == known:
             return
@@ -120,6 +118,11 @@ class ModelRoom:
             "estimatedBytes": None if expected is None else expected.total_bytes,
             "allocatedBytes": None if taken is None else taken.total_bytes,
         }
+
+    def _allocation_of(self, record: WorkerRecord, label: str) -> Allocation | None:
+        self._learn([label])
+        resident = self._workers.usage(record).ram_bytes
+        return model_allocation.allocation_of(self._workers.log(record), resident)
 
     def _need(self, label: str) -> Need | None:
         return model_allocation.need_of(self._estimates.get(label), self._taken.get(_key(label)))

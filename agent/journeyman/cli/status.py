@@ -7,7 +7,6 @@ import click
 from journeyman.cli.output import print_json, print_table
 from journeyman.cli.setting_flags import local_flags
 from journeyman.control import call
-from journeyman.core.quantities import bytes_text
 from journeyman.settings import Loaded
 
 LAST_WORDS = "lastWords"
@@ -39,17 +38,9 @@ def show(status: dict[str, object], *, as_json: bool) -> None:
         rows = status.get(name)
         if isinstance(rows, list) and rows:
             print(f"\n{name}")
-            shown = [{key: _told(value) for key, value in row.items() if key != LAST_WORDS} for row in rows]
+            shown = [{key: value for key, value in row.items() if key != LAST_WORDS} for row in rows]
             print_table(tuple(shown[0]), [tuple(row.values()) for row in shown])
     _print_last_words(status.get("models"))
-
-
-def _told(value: object) -> object:
-    """What fits into a cell: of an object, which only `memory` is, its figures."""
-    if not isinstance(value, dict):
-        return value
-    known = {name.removesuffix("Bytes"): count for name, count in value.items() if count is not None}
-    return ", ".join(f"{name} {bytes_text(count)}" for name, count in known.items())
 
 
 def _print_last_words(models: object) -> None:

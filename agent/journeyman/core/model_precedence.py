@@ -12,3 +12,15 @@ RANKS = {
     ServicePriority.HIGH: 1,
     ServicePriority.CRITICAL: 2,
 }
+
+
+def must_finish(rank: int, other_rank: int, seconds: float, turn_seconds: float) -> bool:
+    """Whether a model that is in use has to finish what it has, for another one, and gets nothing new.
+
+    Args:
+        rank: its own.
+        other_rank: of the one that waits for its place.
+        seconds: how long it has been ready while that one waited.
+        turn_seconds: how long it may go on all the same.
+    """
+    return rank <= other_rank and seconds >= turn_seconds

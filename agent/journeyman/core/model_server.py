@@ -122,6 +122,17 @@ class BackoffPolicy:
         return min(wait, self.max_seconds) * (1 + jitter)
 
 
+def start_seconds(at_least: float, weights_bytes: int, bytes_per_second: int) -> float:
+    """How long a server may take from its start to its first token; one that is stuck is ended after that.
+
+    Args:
+        at_least: what each may take.
+        weights_bytes: of its files; their first load is as slow as the disk that they come from.
+        bytes_per_second: of the slowest disk that is put up with.
+    """
+    return at_least + weights_bytes // bytes_per_second
+
+
 def begin(now: float) -> ServerState:
     """A server that is to be brought up now."""
     return ServerState(Phase.STARTING, now)

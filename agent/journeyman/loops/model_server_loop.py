@@ -23,6 +23,7 @@ from journeyman.core.worker_specs import CONFIG_LABEL, MODEL_LABEL, MODEL_SERVER
 from journeyman.ports import Clock, Endpoint, InferenceProbe, JsonObject, ModelStore, Workers
 from journeyman.serving.keeper import Keeper, Surroundings
 from journeyman.serving.neighbours import Neighbours
+from journeyman.serving.places import Places
 from journeyman.serving.seen_traffic import SeenTraffic
 from journeyman.serving.server import Server
 from journeyman.serving.starting import Starter
@@ -70,8 +71,9 @@ class ModelServerLoop:
         self._room = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
         self._starter = Starter(workers, store, interpreter)
+        places = Places(lambda: [keeper for keeper, _ in self._running()], clock, settings)
         self._surroundings = Surroundings(
-            self._neighbours, self._place_free, self._memory_free, self._given_back, self._made_place
+            self._neighbours, self._place_free, self._memory_free, self._given_back, places.made_for
         )
         self._keepers = [self._keeper(wanted) for wanted in settings.served()]
         self._group: asyncio.TaskGroup | None = None
@@ -171,6 +173,11 @@ class ModelServerLoop:
         """Starts that model if it sleeps.  Returns whether it does, or is on its way from its sleep."""
         return any(keeper.wake() for keeper in self._keepers if keeper.server.model == model)
 
+    def start_seconds(self, model: str) -> float:
+        """How long that model may take to its first token, once it has been woken."""
+        starts = [server.start_seconds(self._settings) for server in self._servers if server.model == model]
+        return max(starts, default=self._settings.model_start_timeout_seconds)
+
     def snapshot(self) -> list[JsonObject]:
         """What people are shown of each server, the preferred model first; no key is among it."""
         shown = self._neighbours.room.shown
@@ -265,23 +272,6 @@ class ModelServerLoop:
     def _changed(self) -> None:
         self._change.set()
         self._tell_others()
-
-    async def _made_place(self) -> bool:
-        """Ends a server on demand as soon as one is idle: of the lowest rank, then the least lately used.
-
-        Gives up when a request that was held has been refused by now, or when there is no such server.
-        """
-        deadline = self._clock.monotonic() + self._settings.proxy_hold_seconds
-        while self._clock.monotonic() < deadline:
-            # One that is loading will be used, and idle after that.
-            others = [keeper for keeper, _ in self._running() if keeper.server.gives_way]
-            if not others:
-                return False
-            for keeper in sorted(others, key=lambda keeper: (keeper.server.rank, keeper.use.since)):
-                if await keeper.give_way():
-                    return True
-            await self._clock.sleep(self._settings.model_probe_interval_seconds)
-        return False
 
     async def stop_all(self) -> None:
         """Ends all servers; for a host that stops serving, once `run` has been cancelled."""

@@ -56,6 +56,10 @@ class Models(Protocol):
         """Starts that model if it sleeps.  Returns whether it does, or is on its way from its sleep."""
         ...
 
+    def start_seconds(self, model: str) -> float:
+        """How long that model may take to its first token, once it has been woken."""
+        ...
+
 
 Start = Callable[[Endpoint], Awaitable[None]]
 
@@ -230,7 +234,7 @@ class TaskRunner:
 
     async def _once_awake(self, claim: Claim, model: str, start: Start) -> None:
         """Starts a task when its model is awake, or ends it when that model cannot be had after all."""
-        deadline = self._clock.monotonic() + self._settings.model_start_timeout_seconds
+        deadline = self._clock.monotonic() + self._models.start_seconds(model)
         while (endpoint := self._models.endpoint_for(model)) is None and self._models.wake(model):
             if self._clock.monotonic() >= deadline:
                 break

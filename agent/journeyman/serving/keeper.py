@@ -57,15 +57,14 @@ class Surroundings:
         place_free: returns once nobody is left who has to go before it starts.
         memory_free: returns once the host has memory again.
         given_back: called when one has ended and will not take its memory again soon.
-        made_place: whether an idle server has just been ended for one that is asked for; waits for one that
-            is busy, but not longer than somebody waits for an answer.
+        made_place: whether another server has just been ended for this one; see `Places.made_for`.
     """
 
     neighbours: Neighbours
     place_free: Callable[[str], Awaitable[None]]
     memory_free: Callable[[], Awaitable[None]]
     given_back: Callable[[], None]
-    made_place: Callable[[], Awaitable[bool]]
+    made_place: Callable[[Server], Awaitable[bool]]
 
 
 class Keeper:
@@ -155,13 +154,22 @@ class Keeper:
         # Whether one that leaves goes to sleep will be known in a moment.
         return self.server.sleeps or self.server.is_leaving
 
-    async def give_way(self) -> bool:
-        """Whether its memory is free for another one, as nobody asks for this one now."""
+    async def give_way(self, deadline: float, *, must_finish: bool = False) -> bool:
+        """Whether its memory is free for another one.
+
+        Args:
+            deadline: in monotonic seconds; a server that is no longer kept would never be free.
+            must_finish: it gets nothing new until then; otherwise it gives way only if nobody uses it now.
+        """
         server = self.server
-        if not server.gives_way or server.state.phase is not Phase.READY or await self.use.is_used_now():
+        if not server.gives_way or server.state.phase is not Phase.READY:
             return False
-        self.use.yield_soon()
+        if not must_finish and await self.use.is_used_now():
+            return False
+        self.use.yield_soon(deadline if must_finish else None)
         while self.use.is_yielding and server.state.phase is Phase.READY:
+            if self._clock.monotonic() >= deadline:
+                break
             await self._clock.sleep(self._settings.model_probe_interval_seconds)
         return server.endpoint is None
 
@@ -220,7 +228,7 @@ class Keeper:
                 record = server.record = started
         except (WorkerError, HostError) as error:
             return Ended(_not_started(error))
-        timeout_seconds = self._settings.model_start_timeout_seconds
+        timeout_seconds = server.start_seconds(self._settings)
         ended, proven, _ = await first_of(
             self._workers.wait(record), self._until_proven(record), self._clock.sleep(timeout_seconds)
         )
@@ -336,7 +344,7 @@ class Keeper:
         """Why it may not start, after idle servers have made place for one that somebody asks for."""
         while (refusal := await self._surroundings.neighbours.room.refuse(config)) is not None:
             may_be_cured = self.server.is_on_demand and not refusal.is_final
-            if not may_be_cured or not await self._surroundings.made_place():
+            if not may_be_cured or not await self._surroundings.made_place(self.server):
                 break
         return refusal
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from journeyman.core.model_precedence import RANKS
-from journeyman.core.model_server import Phase, ServerState
+from journeyman.core.model_server import Phase, ServerState, start_seconds
 from journeyman.core.proxy.routes import Route, RouteState
 from journeyman.core.runtimes import mlx
 from journeyman.core.server_config import ServerConfig
 from journeyman.ports import Endpoint, JsonObject
-from journeyman.settings import Inference
+from journeyman.settings import Inference, Settings
 from journeyman_updater.contract import WorkerRecord
 
 EXTERNAL = "external"
@@ -27,6 +27,7 @@ class Server:
         state: see `core/model_server.py`.
         config: what the server is started for; None until the model is here, and for one that is not ours.
         trained_tokens: the longest context that its model was trained for; 0 if nobody knows.
+        weights_bytes: of the files that it loads; 0 if nobody knows.
         record: its worker; an ended one is kept until the next start, as its logs say why it ended.
         endpoint: set exactly while it is READY.
         adopted_endpoint: where it answered under the last agent, until this one has proven it.
@@ -39,6 +40,7 @@ class Server:
     state: ServerState
     config: ServerConfig | None = None
     trained_tokens: int = 0
+    weights_bytes: int = 0
     record: WorkerRecord | None = None
     endpoint: Endpoint | None = None
     adopted_endpoint: Endpoint | None = None
@@ -85,6 +87,11 @@ class Server:
     def can_be_asked(self) -> bool:
         """Whether it answers, if only after it has been woken."""
         return self.endpoint is not None or self.sleeps
+
+    def start_seconds(self, settings: Settings) -> float:
+        """How long it may take from its start to its first token."""
+        at_least, disk = settings.model_start_timeout_seconds, settings.model_load_bytes_per_second
+        return start_seconds(at_least, self.weights_bytes, disk)
 
     def served(self) -> bytes:
         """What it serves and how: the same text for the same configuration, whichever agent asks."""

@@ -41,7 +41,7 @@ class Starter:
     def config_if_here(self, server: Server) -> ServerConfig | None:
         """What it is started for; None where something of it has to be fetched first.
 
-        Notes at the server what its model was trained for.
+        Notes at the server what its model was trained for, and how much there is to load.
         """
         wanted = server.wanted
         found = self._store.find(wanted.model)
@@ -49,6 +49,7 @@ class Starter:
         if found is None or not _is_right(found, wanted) or (wanted.draft_model and draft is None):
             return None
         server.trained_tokens = found.context_tokens
+        server.weights_bytes = found.size_bytes + (0 if draft is None else draft.size_bytes)
         return config_of(wanted, found, draft)
 
     async def obtain(self, server: Server) -> ServerConfig:

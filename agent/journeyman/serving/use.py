@@ -43,6 +43,7 @@ class Use:
         self._routes_changed = routes_changed
         self._known = Idleness(clock.monotonic())
         self._yield = asyncio.Event()
+        self._finish_by = 0.0
 
     @property
     def since(self) -> float:
@@ -53,15 +54,26 @@ class Use:
         """It is ready as of now: what went on while it was loading does not count."""
         self._known = Idleness(self._clock.monotonic())
         self._yield.clear()
+        self._finish_by = 0.0
 
-    async def is_used_now(self) -> bool:
-        """Whether somebody has it at this moment."""
+    async def is_used_now(self, *, or_waited_for: bool = True) -> bool:
+        """Whether somebody has it at this moment.
+
+        Args:
+            or_waited_for: whether those count who wait for it.
+        """
         traffic = await self._traffic()
-        busy = traffic is None or traffic.running > 0 or traffic.waiting > 0
-        return busy or self._neighbours.in_use()
+        if traffic is None or self._neighbours.in_use():
+            return True
+        return traffic.running > 0 or (or_waited_for and traffic.waiting > 0)
 
-    def yield_soon(self) -> None:
-        """It shall not wait for the end of its idle time."""
+    def yield_soon(self, finish_by: float | None = None) -> None:
+        """It shall not wait for the end of its idle time.
+
+        Args:
+            finish_by: in monotonic seconds: nobody new is sent to it until then, that it may come to its end.
+        """
+        self._finish_by = 0.0 if finish_by is None else finish_by
         self._yield.set()
 
     @property
@@ -82,14 +94,18 @@ class Use:
             if is_over and not self._server.is_leaving and await self._has_left():
                 return
             self._yield.clear()
+            self._finish_by = 0.0
 
     async def _has_left(self) -> bool:
-        """Takes it from the proxy's routes, and back where somebody was faster."""
+        """Takes it from the proxy's routes, and back where somebody was faster or takes too long."""
         self._leave(True)
-        if not await self.is_used_now():
-            return True
-        self._leave(False)
-        return False
+        must_finish = self._clock.monotonic() < self._finish_by
+        while await self.is_used_now(or_waited_for=not must_finish):
+            if self._clock.monotonic() >= self._finish_by:
+                self._leave(False)
+                return False
+            await self._clock.sleep(self._settings.model_probe_interval_seconds)
+        return True
 
     def _leave(self, is_leaving: bool) -> None:  # noqa: FBT001  It is the value of a field.
         self._server.is_leaving = is_leaving

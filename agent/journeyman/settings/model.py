@@ -124,7 +124,13 @@ class Settings(BaseSettings):
     )
 
     model_start_timeout_seconds: Seconds = Field(
-        600, description="Time a model server gets from its start to its first token."
+        600,
+        description="Time a model server gets from its start to its first token, beside that for its size.",
+    )
+    model_load_bytes_per_second: int = Field(
+        20_000_000,
+        ge=100_000,
+        description="Slowest disk that is put up with; for it a large model gets more time to start.",
     )
     model_probe_interval_seconds: Seconds = Field(
         0.05, description="Time between two looks whether a starting model server answers."
@@ -144,6 +150,9 @@ class Settings(BaseSettings):
         gt=0,
         le=1,
         description="Share of the memory for all model servers; without it 0.67 up to 36 GiB, 0.75 above.",
+    )
+    model_turn_seconds: Seconds = Field(
+        30, description="Time a model on demand that is in use goes on while another one waits for its place."
     )
     model_liveness_seconds: Seconds = Field(
         120, description="Time after which a model server that nobody has used generates a token as a proof."

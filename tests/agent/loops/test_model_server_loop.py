@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,24 @@ def test_a_server_that_never_answers_is_stopped_and_started_again(house: House) 
             assert only(loop)["reason"] == "no token within 60 s"
             await house.clock.run_for(2)
             assert len(house.workers.started) == 2
+
+    scenario(play)
+
+
+def test_a_large_model_gets_the_time_that_a_slow_disk_takes(house: House) -> None:
+    """Of 40 GB at 20 MB/s that is 2,000 s more, its draft's included; one that is stuck ends all the same."""
+
+    async def play() -> None:
+        house.store.stored["smol"] = replace(model_file("smol"), size_bytes=38 * 10**9)
+        house.store.stored["draft"] = replace(model_file("draft"), size_bytes=2 * 10**9)
+        large = Inference(model="smol", draft_model="draft")
+        async with house.serve(models=(), inference=(large,), model_probe_interval_seconds=10) as loop:
+            assert loop.start_seconds("smol") == 2060
+            await house.clock.run_for(2058)
+            assert only(loop)["phase"] == "starting"
+            await house.clock.run_for(3)
+            assert house.workers.stopped == house.workers.started[:1]
+            assert only(loop)["reason"] == "no token within 2060 s"
 
     scenario(play)
 

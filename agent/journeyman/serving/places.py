@@ -1,0 +1,82 @@
+"""Makes place for a model that somebody asks for, where memory is not for all at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from journeyman.core.model_precedence import must_finish
+from journeyman.core.model_server import Phase
+from journeyman.ports import Clock
+from journeyman.serving.keeper import Keeper
+from journeyman.serving.server import Server
+from journeyman.settings import Settings
+
+
+class Places:
+    """The place of one model, for another one.
+
+    One that nobody uses is ended at once.  One that is in use goes on for its turn; then it gets nothing new,
+    so that it has finished what it has after a while, and what is held for it meanwhile makes it the next one
+    that waits.  Of several that wait the highest rank is served first, and then who has waited longest.
+
+    Args:
+        running: those whose servers run.
+        clock: time.
+        settings: how long a turn is, and how long somebody waits for an answer.
+    """
+
+    def __init__(self, running: Callable[[], Sequence[Keeper]], clock: Clock, settings: Settings) -> None:
+        self._running = running
+        self._clock = clock
+        self._settings = settings
+        self._waiting: list[Server] = []
+
+    async def made_for(self, server: Server) -> bool:
+        """Whether another one has just been ended for it.
+
+        Gives up when a request that was held has been refused by now, or when nobody gives way.
+
+        Args:
+            server: one in STARTING since it was asked for.
+        """
+        asked_at = server.state.since
+        deadline = asked_at + self._settings.proxy_hold_seconds
+        had_none = False
+        self._waiting.append(server)
+        try:
+            while self._clock.monotonic() < deadline:
+                if self._is_first(server):
+                    others = [keeper for keeper in self._running() if keeper.server.gives_way]
+                    # Whoever got a place a moment ago may not have started in it yet.
+                    if had_none and not others:
+                        return False
+                    had_none = not others
+                    if await self._got_one(server, others, asked_at, deadline):
+                        return True
+                await self._clock.sleep(self._settings.model_probe_interval_seconds)
+        finally:
+            self._waiting.remove(server)
+        return False
+
+    def _is_first(self, server: Server) -> bool:
+        return server is min(self._waiting, key=lambda one: (-one.rank, one.state.since))
+
+    async def _got_one(
+        self, server: Server, others: Sequence[Keeper], asked_at: float, deadline: float
+    ) -> bool:
+        """Whether one of the others has gone: of the lowest rank, and of those the one used least lately."""
+        ordered = sorted(others, key=lambda keeper: (keeper.server.rank, keeper.use.since))
+        for keeper in ordered:
+            if await keeper.give_way(deadline):
+                return True
+        now = self._clock.monotonic()
+        for keeper in ordered:
+            state = keeper.server.state
+            if state.phase is Phase.READY and must_finish(
+                keeper.server.rank,
+                server.rank,
+                now - max(state.since, asked_at),
+                self._settings.model_turn_seconds,
+            ):
+                return await keeper.give_way(deadline, must_finish=True)
+        return False
