@@ -7,7 +7,7 @@ from itertools import chain
 
 from journeyman.adapters.http_control_plane import HttpControlPlane
 from journeyman.client import NODES, control_plane
-from journeyman.core.node_permissions import questions
+from journeyman.core.node_permissions import FOR_SERVICES, questions
 from journeyman.core.release_selection import excluding_patch, that_would_select
 from journeyman.errors import ConfigError, NotFoundError, UnauthorizedError
 from journeyman.model.agent_release import AgentRelease
@@ -67,6 +67,9 @@ async def preflight(settings: Settings) -> Findings:
     found = Findings(settings.node_name)
     async with control_plane(settings) as plane:
         asked = [questions(settings.node_name, each) for each in settings.namespaces_of_tasks]
+        asked += [
+            questions(settings.node_name, each, FOR_SERVICES) for each in settings.namespaces_of_services
+        ]
         # What is no namespace's is the same question for each of them.
         for question in dict.fromkeys(chain.from_iterable(asked)):
             reply = await plane.post(REVIEWS, question.to_wire())

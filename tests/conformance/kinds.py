@@ -9,6 +9,7 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 MODELS = f"{INFERENCE}/namespaces/default/models"
 PROFILES = f"{FOREMAN}/modelprofiles"
 NODES = f"{FOREMAN}/fleetnodes"
+SERVICES = f"{INFERENCE}/namespaces/default/inferenceservices"
 TASKS = f"{FOREMAN}/namespaces/default/agentictasks"
 
 

@@ -12,11 +12,13 @@ from click.testing import CliRunner
 
 from journeyman.cli import root as cli
 from journeyman.core.cluster_manifests import account_of
-from journeyman.core.node_permissions import questions
+from journeyman.core.fleet_service_status import SERVED
+from journeyman.core.node_permissions import FOR_SERVICES, questions
 from journeyman.core.service_account_token import account_token, token_in
-from tests.conformance.kinds import FOREMAN, NODES, TASKS, condition
+from tests.conformance.kinds import FOREMAN, MODELS, NODES, SERVICES, TASKS, condition
 from tests.support.api_server import ApiServer
 from tests.support.node_accounts import ACCOUNTS, CORE, has_accounts, has_policies, tokens_of
+from tests.support.services import service_object
 
 pytestmark = pytest.mark.slow
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -45,6 +47,7 @@ def node(server: ApiServer) -> Iterator[ApiServer]:
             since = condition("Scheduled") | {"lastTransitionTime": "2999-01-01T00:00:00Z"}
             status = {"phase": "Scheduled", "assignedNode": name, "conditions": [since]}
             _patched(server, f"{TASKS}/of-{name}/status", {"status": status})
+            _made(server, SERVICES, service_object(f"of-{name}", name))
         yield stack.enter_context(server.as_bearer(mine))
 
 
@@ -74,7 +77,7 @@ def review(node: ApiServer, body: dict[str, Any]) -> bool:
 
 def test_reviews_allow_what_an_agent_does(node: ApiServer) -> None:
     """A SelfSubjectAccessReview answers yes to each question that `journeyman preflight` asks."""
-    asked = questions(MINE, "default")
+    asked = [*questions(MINE, "default"), *questions(MINE, "default", FOR_SERVICES)]
     assert [str(each) for each in asked if not review(node, each.to_wire())] == []
 
 
@@ -117,6 +120,24 @@ def test_it_does_its_work(node: ApiServer) -> None:
     assert node.call("GET", f"{FOREMAN}/agentreleases", record=False).status_code == 200
 
 
+def test_it_serves_what_is_placed_on_it(node: ApiServer) -> None:
+    """It follows services and Models, and tells of its own service under the version that it has read."""
+    listed = node.call("GET", SERVICES, record=False).json()
+    assert node.call("GET", MODELS, record=False).status_code == 200
+    (mine,) = [each for each in listed["items"] if each["metadata"]["name"] == f"of-{MINE}"]
+    told = {
+        "metadata": {"resourceVersion": mine["metadata"]["resourceVersion"]},
+        "status": {"phase": "Suspended", "readyReplicas": 0, "conditions": [condition(SERVED)]},
+    }
+    version = listed["metadata"]["resourceVersion"]
+    with node.watching(SERVICES, resourceVersion=version, timeoutSeconds="60") as events:
+        _patched(node, f"{SERVICES}/of-{MINE}/status", told)
+        assert next(events)["object"]["status"]["phase"] == "Suspended"
+    is_refused(node, "PATCH", f"{SERVICES}/of-{MINE}", {"spec": {"replicas": 0}})
+    is_refused(node, "DELETE", f"{SERVICES}/of-{PEER}")
+    is_refused(node, "POST", SERVICES, service_object("x"))
+
+
 def test_its_credential_is_of_no_use_elsewhere(server: ApiServer, node: ApiServer) -> None:
     """RBAC or the plane refuse the peer's node, new tasks, secrets, releases and other credentials."""
     peer = f"{NODES}/{PEER}"
@@ -148,6 +169,7 @@ def test_what_rbac_cannot_pin_is_refused_too(server: ApiServer, node: ApiServer)
     is_refused(node, "PATCH", own, {"status": {"updateRequest": ORDER}})
     is_refused(node, "PATCH", own, {"status": {"currentTask": "default/x"}})
     is_refused(node, "PATCH", own, {"status": {"conditions": [condition("Ready")]}})
+    is_refused(node, "PATCH", f"{SERVICES}/of-{PEER}/status", {"status": {"phase": "Ready"}})
     is_refused(node, "PATCH", peers, {"status": {"phase": "Running"}})
     is_refused(node, "PATCH", peers, {"status": {"phase": "Pending", "assignedNode": None}})
 

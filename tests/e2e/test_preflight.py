@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,12 +25,15 @@ def plane(tmp_path: Path) -> Iterator[RunningPlane]:
         yield running
 
 
-def preflight(plane: RunningPlane, tmp_path: Path, *, node: str) -> tuple[int, dict[str, Any]]:
+def preflight(
+    plane: RunningPlane, tmp_path: Path, *, node: str, serves: bool = False
+) -> tuple[int, dict[str, Any]]:
     """What the command says with the credential of the node `desk`."""
     words = ["preflight", "--server", plane.url, "--token-file", str(tmp_path / "token"), "--json"]
     words += ["--state-root", str(tmp_path / "root"), "--node-name", node, "--node-labels", "zone=attic"]
+    environ = os.environ | {"JOURNEYMAN_FLEET_SERVICES": str(serves)}
     done = subprocess.run(
-        [sys.executable, "-m", "journeyman", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "journeyman", *words], capture_output=True, text=True, check=False, env=environ
     )
     return done.returncode, json.loads(done.stdout)
 
@@ -43,6 +47,12 @@ def test_preflight_names_what_is_missing_and_what_would_select_us(
     (tmp_path / "token").write_text(credential)
     code, found = preflight(plane, tmp_path, node="desk")
     assert (code, found["missing"], found["releases"]) == (0, [], [])
+    assert not any("inferenceservices" in each for each in found["allowed"])
+
+    code, found = preflight(plane, tmp_path, node="desk", serves=True)
+    assert (code, found["missing"]) == (0, [])
+    for asked in ("patch inferenceservices/status in default", "watch models in default"):
+        assert asked in found["allowed"]
 
     code, found = preflight(plane, tmp_path, node="peer")
     assert code == 1

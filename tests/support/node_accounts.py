@@ -45,7 +45,7 @@ def tokens_of(server: ApiServer, *nodes: str) -> list[str]:
     """What each of the nodes says with its requests."""
     if not has_accounts(server):
         return [_joined(server, node) for node in nodes]
-    made = manifests(nodes, account_namespace=ACCOUNTS, task_namespaces=[TASKS])
+    made = manifests(nodes, account_namespace=ACCOUNTS, task_namespaces=[TASKS], service_namespaces=[TASKS])
     for each in made:
         if not each["kind"].startswith("ValidatingAdmission") or has_policies(server):
             _apply(server, each)

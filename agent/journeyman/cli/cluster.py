@@ -20,20 +20,32 @@ def command() -> None:
 @click.option(
     "--namespace", "task_namespaces", multiple=True, default=("default",), show_default=True, help="Of tasks."
 )
+@click.option(
+    "--service-namespace",
+    "service_namespaces",
+    multiple=True,
+    help="Of InferenceServices that the nodes serve, see docs/inference.md; without any, they serve none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a List in JSON.")
 def print_manifests(
-    *, nodes: tuple[str, ...], account_namespace: str, task_namespaces: tuple[str, ...], as_json: bool
+    *,
+    nodes: tuple[str, ...],
+    account_namespace: str,
+    task_namespaces: tuple[str, ...],
+    service_namespaces: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Print one ServiceAccount for each of NODES, its RBAC, and the admission policy for all, as YAML.
 
-    Each account may speak for the FleetNode of its name, work on the tasks assigned to that, and renew its
-    own token. The first one is made by `kubectl create token journeyman-NAME --namespace foreman-system`.
-    The policy needs Kubernetes 1.30.
+    Each account may speak for the FleetNode of its name, work on the tasks assigned to that, serve what is
+    placed on it, and renew its own token. The first one is made by `kubectl create token journeyman-NAME
+    --namespace foreman-system`. The policy needs Kubernetes 1.30.
     """
     made = manifests(
         [checked_name(node) for node in nodes],
         account_namespace=account_namespace,
         task_namespaces=task_namespaces,
+        service_namespaces=service_namespaces,
     )
     if as_json:
         print_json({"apiVersion": "v1", "kind": "List", "items": made})

@@ -1,7 +1,8 @@
 """What an admin applies to a cluster so that each node has an account that is good for that node alone.
 
 RBAC pins what has a name; a ValidatingAdmissionPolicy says the rest, in the words of the embedded plane's own
-limits: a node writes no order to update and not the condition Ready, and works on its own tasks alone.
+limits: a node writes no order to update and not the condition Ready, works on its own tasks alone, and tells
+of services alone that are placed on it.
 """
 
 from __future__ import annotations
@@ -9,19 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from journeyman.core.node_permissions import FOR_ANY_NODE, FOR_OWN_NODE, FOR_TASKS, Permission
-from journeyman.model.resources import AGENTIC_TASKS, FLEET_NODES
+from journeyman.core.node_permissions import (
+    FOR_ANY_NODE,
+    FOR_OWN_NODE,
+    FOR_SERVICES,
+    FOR_TASKS,
+    Permission,
+)
+from journeyman.model.inference import PLACED_ON
+from journeyman.model.resources import AGENTIC_TASKS, FLEET_NODES, INFERENCE_SERVICES
 
 JsonObject = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 POLICY = "admissionregistration.k8s.io/v1"
 PREFIX = "journeyman-"
-NODES, TASKS, POLICY_NAME = "journeyman-nodes", "journeyman-node-tasks", "journeyman-node-limits"
+NODES, POLICY_NAME = "journeyman-nodes", "journeyman-node-limits"
+TASKS, SERVICES = "journeyman-node-tasks", "journeyman-node-services"
+ME, IS_UPDATE = "request.userInfo.username", 'request.operation == "UPDATE"'
 IN_FLIGHT = '["Scheduled", "Running", "Verifying"]'
 
 
 def manifests(
-    nodes: Sequence[str], *, account_namespace: str, task_namespaces: Sequence[str]
+    nodes: Sequence[str],
+    *,
+    account_namespace: str,
+    task_namespaces: Sequence[str],
+    service_namespaces: Sequence[str] = (),
 ) -> list[JsonObject]:
     """All objects, in the order in which they can be applied.
 
@@ -29,12 +43,15 @@ def manifests(
         nodes: names of FleetNodes.
         account_namespace: where their ServiceAccounts are.
         task_namespaces: where their tasks are.
+        service_namespaces: where the InferenceServices are that they serve; none where they serve none.
     """
+    places = [(TASKS, each) for each in task_namespaces] + [(SERVICES, each) for each in service_namespaces]
     return [
         _role("ClusterRole", NODES, FOR_ANY_NODE),
         _role("ClusterRole", TASKS, FOR_TASKS),
+        *([_role("ClusterRole", SERVICES, FOR_SERVICES)] if service_namespaces else []),
         *_policy(account_namespace),
-        *(item for node in nodes for item in _of_node(node, account_namespace, task_namespaces)),
+        *(item for node in nodes for item in _of_node(node, account_namespace, places)),
     ]
 
 
@@ -43,7 +60,7 @@ def account_of(node: str) -> str:
     return PREFIX + node
 
 
-def _of_node(node: str, account_namespace: str, task_namespaces: Iterable[str]) -> Iterator[JsonObject]:
+def _of_node(node: str, account_namespace: str, places: Iterable[tuple[str, str]]) -> Iterator[JsonObject]:
     account = account_of(node)
     subject = {"kind": "ServiceAccount", "name": account, "namespace": account_namespace}
     labels = {"journeyman.dev/node": node}
@@ -60,9 +77,10 @@ def _of_node(node: str, account_namespace: str, task_namespaces: Iterable[str]) 
     )
     anybody = {"name": f"{account}-any", "labels": labels}
     yield _binding("ClusterRoleBinding", anybody, ("ClusterRole", NODES), subject)
-    for namespace in task_namespaces:
-        place = {"name": f"{account}-tasks", "namespace": namespace, "labels": labels}
-        yield _binding("RoleBinding", place, ("ClusterRole", TASKS), subject)
+    for role, namespace in places:
+        name = f"{account}-{role.removeprefix('journeyman-node-')}"
+        place = {"name": name, "namespace": namespace, "labels": labels}
+        yield _binding("RoleBinding", place, ("ClusterRole", role), subject)
 
 
 def _role(kind: str, name: str, permissions: Iterable[Permission], node: str = "") -> JsonObject:
@@ -92,7 +110,9 @@ def _policy(account_namespace: str) -> Iterator[JsonObject]:
         "metadata": {"name": POLICY_NAME},
         "spec": {
             "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [_matched(FLEET_NODES), _matched(AGENTIC_TASKS)]},
+            "matchConstraints": {
+                "resourceRules": [_matched(each) for each in (FLEET_NODES, AGENTIC_TASKS, INFERENCE_SERVICES)]
+            },
             "matchConditions": [
                 {
                     "name": "is-a-node",
@@ -124,12 +144,15 @@ def _matched(resource: Any) -> JsonObject:
 
 def _validations(accounts: str) -> Iterator[tuple[str, str]]:
     """CEL expressions that must be true, and what is said where they are not."""
-    me = "request.userInfo.username"
+    yield from _of_nodes(accounts)
+    yield from _of_tasks(accounts)
+    yield from _of_services(accounts)
+
+
+def _of_nodes(accounts: str) -> Iterator[tuple[str, str]]:
     of_node = f'request.resource.resource != "{FLEET_NODES.plural}"'
-    of_task = f'request.resource.resource != "{AGENTIC_TASKS.plural}"'
-    is_update = 'request.operation == "UPDATE"'
     yield (
-        f"""{of_node} || {me} == "{accounts}" +
+        f"""{of_node} || {ME} == "{accounts}" +
         (request.operation == "DELETE" ? oldObject.metadata.name : object.metadata.name)""",
         "a node speaks for its own FleetNode alone",
     )
@@ -139,42 +162,60 @@ def _validations(accounts: str) -> Iterator[tuple[str, str]]:
     )
     for name in ("finalizers", "ownerReferences"):
         yield (
-            f"""{of_node} || request.operation == "DELETE" || ({is_update} ?
+            f"""{of_node} || request.operation == "DELETE" || ({IS_UPDATE} ?
             {_same(f"metadata.{name}")} : !has(object.metadata.{name}))""",
             f"a node does not write metadata.{name}",
         )
     for name in ("updateRequest", "currentTask"):
         yield (
-            f"{of_node} || !({is_update}) || {_same(f'status.{name}', 'status')}",
+            f"{of_node} || !({IS_UPDATE}) || {_same(f'status.{name}', 'status')}",
             f"status.{name} is written by the control plane alone",
         )
     ready = "{0}.status.conditions.filter(c, c.type == 'Ready')"
     had = "has({0}.status) && has({0}.status.conditions)"
     readies = [f"({had.format(each)} ? {ready.format(each)} : [])" for each in ("object", "oldObject")]
     yield (
-        f"{of_node} || !({is_update}) || {readies[0]} == {readies[1]}",
+        f"{of_node} || !({IS_UPDATE}) || {readies[0]} == {readies[1]}",
         "the condition Ready is written by the control plane alone",
     )
+
+
+def _of_tasks(accounts: str) -> Iterator[tuple[str, str]]:
+    of_task = f'request.resource.resource != "{AGENTIC_TASKS.plural}"'
     yield (
-        f'{of_task} || ({is_update} && request.subResource == "status")',
+        f'{of_task} || ({IS_UPDATE} && request.subResource == "status")',
         "a node writes the status of tasks alone",
     )
     yield (
-        f"""{of_task} || !({is_update}) || (has(oldObject.status) && has(oldObject.status.assignedNode)
-        && {me} == "{accounts}" + oldObject.status.assignedNode)""",
+        f"""{of_task} || !({IS_UPDATE}) || (has(oldObject.status) && has(oldObject.status.assignedNode)
+        && {ME} == "{accounts}" + oldObject.status.assignedNode)""",
         "the task is not assigned to this node",
     )
     yield (
-        f"""{of_task} || !({is_update}) || (has(oldObject.status) && has(oldObject.status.phase)
+        f"""{of_task} || !({IS_UPDATE}) || (has(oldObject.status) && has(oldObject.status.phase)
         && oldObject.status.phase in {IN_FLIGHT})""",
         "the task has ended",
     )
     node = "(has(object.status.assignedNode) ? object.status.assignedNode : '')"
     yield (
-        f"""{of_task} || !({is_update}) || (has(object.status) && (has(object.status.phase)
+        f"""{of_task} || !({IS_UPDATE}) || (has(object.status) && (has(object.status.phase)
         && object.status.phase == "Pending" ? {node} == "" :
-        {me} == "{accounts}" + {node}))""",
+        {ME} == "{accounts}" + {node}))""",
         "a node keeps a task, ends it, or hands it back as Pending without a node",
+    )
+
+
+def _of_services(accounts: str) -> Iterator[tuple[str, str]]:
+    of_service = f'request.resource.resource != "{INFERENCE_SERVICES.plural}"'
+    yield (
+        f'{of_service} || ({IS_UPDATE} && request.subResource == "status")',
+        "a node writes the status of services alone",
+    )
+    placed_on = "oldObject.metadata.annotations"
+    yield (
+        f"""{of_service} || !({IS_UPDATE}) || (has({placed_on}) && "{PLACED_ON}" in {placed_on}
+        && {ME} == "{accounts}" + {placed_on}["{PLACED_ON}"])""",
+        "the service is not placed on this node",
     )
 
 

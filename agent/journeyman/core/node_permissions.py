@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from journeyman.model.resources import AGENT_RELEASES, AGENTIC_TASKS, AGENTS, FLEET_NODES, Resource
+from journeyman.model.resources import (
+    AGENT_RELEASES,
+    AGENTIC_TASKS,
+    AGENTS,
+    FLEET_NODES,
+    INFERENCE_SERVICES,
+    MODELS,
+    Resource,
+)
 
 READING = ("get", "list", "watch")
 
@@ -45,6 +54,12 @@ FOR_TASKS = (
     Permission(AGENTIC_TASKS, ("get", "update", "patch"), "status"),
     Permission(AGENTS, READING),
 )
+# For nodes that serve what the fleet asks for; which services are theirs, the admission policy says.
+FOR_SERVICES = (
+    Permission(INFERENCE_SERVICES, READING),
+    Permission(INFERENCE_SERVICES, ("patch",), "status"),
+    Permission(MODELS, READING),
+)
 ALL = (*FOR_ANY_NODE, *FOR_OWN_NODE, *FOR_TASKS)
 
 
@@ -80,15 +95,16 @@ class Question:
         return f"{self.verb} {self.permission.path}{f' {self.name}' if self.name else ''}{where}"
 
 
-def questions(node: str, namespace: str) -> list[Question]:
+def questions(node: str, namespace: str, permissions: Iterable[Permission] = ALL) -> list[Question]:
     """All that an agent of that node asks for.
 
     Args:
         node: the name of its FleetNode.
-        namespace: of its tasks.
+        namespace: of its tasks, or of its services.
+        permissions: for which of them.
     """
     return [
         Question(each, verb, namespace if each.resource.namespaced else "", node if each.own else "")
-        for each in ALL
+        for each in permissions
         for verb in each.verbs
     ]

@@ -29,7 +29,7 @@ READABLE = frozenset(
     (each.group, each.plural) for each in (AGENTIC_TASKS, AGENTS, AGENT_RELEASES, INFERENCE_SERVICES, MODELS)
 )
 # Whose status is written by the node that has the task, or on which the service is placed.
-GIVEN = (AGENTIC_TASKS, INFERENCE_SERVICES)
+STATUS_VERBS = {AGENTIC_TASKS: {"update", "patch"}, INFERENCE_SERVICES: {"patch"}}
 # Of its own status, what the controllers write: the task that was scheduled, and the order to update.
 CONTROLLERS_FIELDS = ("updateRequest", "currentTask")
 # What holds an object back from its deletion, or ties its life to that of another one.
@@ -63,8 +63,8 @@ def refusal(node: str, verb: str, target: Target) -> str:
         return "" if own else f'node "{node}" may {what} for itself only'
     if (resource.group, resource.plural) in READABLE and verb in READING:
         return ""
-    writes_status = target.subresource == "status" and verb in {"update", "patch"}
-    if writes_status and any(_is(target, each) for each in GIVEN):
+    given = (verbs for each, verbs in STATUS_VERBS.items() if _is(target, each))
+    if target.subresource == "status" and verb in next(given, ()):
         return ""
     return f'node "{node}" may not {what}'
 

@@ -9,9 +9,14 @@ from click.testing import CliRunner
 
 from journeyman.cli import root as cli
 from journeyman.core.cluster_manifests import manifests
-from journeyman.core.node_permissions import ALL
+from journeyman.core.node_permissions import ALL, FOR_SERVICES
 
-MADE = manifests(["desk", "attic"], account_namespace="fleet", task_namespaces=["default", "work"])
+MADE = manifests(
+    ["desk", "attic"],
+    account_namespace="fleet",
+    task_namespaces=["default", "work"],
+    service_namespaces=["models"],
+)
 
 
 def of_kind(kind: str, name: str = "") -> list[dict[str, Any]]:
@@ -44,6 +49,9 @@ def test_an_account_may_do_what_an_agent_does_and_no_more() -> None:
         for verb in each.verbs
         for namespace in (("default", "work") if each.resource.namespaced else ("",))
     }
+    wanted |= {
+        (each.resource.group, each.path, verb, (), "models") for each in FOR_SERVICES for verb in each.verbs
+    }
     own_token = ("", "serviceaccounts/token", "create", ("journeyman-desk",), "fleet")
     assert granted == wanted | {own_token}
 
@@ -61,7 +69,7 @@ def test_every_object_is_one_of_its_own() -> None:
 
 
 def test_the_policy_denies_what_rbac_cannot_pin() -> None:
-    """It looks at every write of nodes and tasks by such an account, and denies, also where it fails."""
+    """It looks at every write of what nodes may write, and denies, also where it fails."""
     (policy,), (binding,) = of_kind("ValidatingAdmissionPolicy"), of_kind("ValidatingAdmissionPolicyBinding")
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
     assert policy["spec"]["failurePolicy"] == "Fail"
@@ -70,16 +78,30 @@ def test_the_policy_denies_what_rbac_cannot_pin() -> None:
     watched = {
         path for rule in policy["spec"]["matchConstraints"]["resourceRules"] for path in rule["resources"]
     }
-    assert watched == {"fleetnodes", "fleetnodes/status", "agentictasks", "agentictasks/status"}
+    kinds = ("fleetnodes", "agentictasks", "inferenceservices")
+    assert watched == {*kinds, *(f"{kind}/status" for kind in kinds)}
     said = " ".join(each["message"] for each in policy["spec"]["validations"])
-    for subject in ("own FleetNode alone", "status.updateRequest", "condition Ready", "not assigned"):
+    for subject in (
+        "own FleetNode alone",
+        "status.updateRequest",
+        "condition Ready",
+        "not assigned",
+        "not placed",
+    ):
         assert subject in said
 
 
 def test_the_command_prints_yaml_that_says_the_same() -> None:
     """`journeyman cluster manifests` prints these objects, a document each, and refuses a bad name."""
     words = ["cluster", "manifests", "desk", "attic", "--account-namespace", "fleet"]
-    words += ["--namespace", "default", "--namespace", "work"]
+    words += ["--namespace", "default", "--namespace", "work", "--service-namespace", "models"]
     done = CliRunner().invoke(cli, words)
     assert list(yaml.safe_load_all(done.output)) == MADE
     assert CliRunner().invoke(cli, ["cluster", "manifests", "No Name"]).exit_code != 0
+
+
+def test_a_node_that_serves_nothing_of_the_fleet_reads_no_services() -> None:
+    """Models name where weights lie, and no account reads that without need."""
+    made = manifests(["desk"], account_namespace="fleet", task_namespaces=["default"])
+    readable = {path for each in made for rule in each.get("rules", ()) for path in rule["resources"]}
+    assert not readable & {"inferenceservices", "inferenceservices/status", "models"}

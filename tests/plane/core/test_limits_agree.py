@@ -15,7 +15,8 @@ import pytest
 from celpy.adapter import json_to_cel
 
 from journeyman.core.cluster_manifests import manifests
-from journeyman.model.resources import AGENTIC_TASKS, FLEET_NODES
+from journeyman.model.inference import PLACED_ON
+from journeyman.model.resources import AGENTIC_TASKS, FLEET_NODES, INFERENCE_SERVICES
 from journeyman_plane.adapters.crd_files import load_registry
 from journeyman_plane.core import node_limits
 from journeyman_plane.core.paths import Target
@@ -27,7 +28,8 @@ USER = f"system:serviceaccount:fleet:journeyman-{ME}"
 VERBS = {"CREATE": "create", "UPDATE": "patch", "DELETE": "delete"}
 ORDER = {"targetVersion": "1", "url": "https://u", "sha256": "a"}
 REGISTRY = load_registry()
-NODES, TASKS = FLEET_NODES.plural, AGENTIC_TASKS.plural
+NODES, TASKS, SERVICES = FLEET_NODES.plural, AGENTIC_TASKS.plural, INFERENCE_SERVICES.plural
+GROUPS = {each.plural: each.group for each in (FLEET_NODES, AGENTIC_TASKS, INFERENCE_SERVICES)}
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,19 @@ def task(status: JsonObject) -> JsonObject:
     return {"metadata": {"name": "t", "namespace": "default"}, "spec": {}, "status": status}
 
 
+def service(status: JsonObject, annotations: JsonObject | None) -> JsonObject:
+    metadata: JsonObject = {"name": "s", "namespace": "default"}
+    metadata |= {} if annotations is None else {"annotations": annotations}
+    return {"metadata": metadata, "spec": {}, "status": status}
+
+
 def conditions(ready: str) -> list[JsonObject]:
     return [{"type": "Held", "status": "False"}, {"type": "Ready", "status": ready}]
 
 
 def writes() -> Iterator[Write]:
-    """Every write of the nodes and tasks below, allowed or not."""
+    """Every write of the nodes, tasks and services below, allowed or not."""
+    yield from writes_of_services()
     impostor = node() | {"spec": {"nodeName": "peer"}}
     held, owned = node(finalizers=["a/b"]), node(ownerReferences=[{"name": "x"}])
     for body in (node(), node("peer"), impostor, held, owned):
@@ -81,8 +90,23 @@ def writes() -> Iterator[Write]:
     yield Write("DELETE", TASKS, "", mine, None)
 
 
+def writes_of_services() -> Iterator[Write]:
+    places: list[JsonObject | None] = [
+        None,
+        {},
+        {"a": "b"},
+        *({PLACED_ON: name} for name in (ME, "peer", "")),
+    ]
+    for place in places:
+        for old, new in itertools.product(({}, {"phase": "Ready"}), repeat=2):
+            yield Write("UPDATE", SERVICES, "status", service(old, place), service(new, place))
+        yield Write("UPDATE", SERVICES, "", service({}, place), service({}, {PLACED_ON: ME}))
+        yield Write("CREATE", SERVICES, "", None, service({}, place))
+        yield Write("DELETE", SERVICES, "", service({}, place), None)
+
+
 def said_by_the_plane(write: Write) -> str:
-    resource = REGISTRY.find(FLEET_NODES.group, FLEET_NODES.version, write.plural)
+    resource = REGISTRY.find(GROUPS[write.plural], FLEET_NODES.version, write.plural)
     assert resource is not None
     body = write.after or write.before or {}
     name = "" if write.operation == "CREATE" else body["metadata"]["name"]
