@@ -64,7 +64,7 @@ class Surroundings:
     place_free: Callable[[str], Awaitable[None]]
     memory_free: Callable[[], Awaitable[None]]
     given_back: Callable[[], None]
-    made_place: Callable[[Server], Awaitable[bool]]
+    made_place: Callable[[Keeper], Awaitable[bool]]
 
 
 class Keeper:
@@ -149,6 +149,7 @@ class Keeper:
         Returns:
             Whether it is worth waiting for.
         """
+        self.use.note_asked()
         if self.server.sleeps:
             self._wanted.set()
         # Whether one that leaves goes to sleep will be known in a moment.
@@ -344,7 +345,7 @@ class Keeper:
         """Why it may not start, after idle servers have made place for one that somebody asks for."""
         while (refusal := await self._surroundings.neighbours.room.refuse(config)) is not None:
             may_be_cured = self.server.is_on_demand and not refusal.is_final
-            if not may_be_cured or not await self._surroundings.made_place(self.server):
+            if not may_be_cured or not await self._surroundings.made_place(self):
                 break
         return refusal
 

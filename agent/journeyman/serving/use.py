@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from journeyman.core.idleness import Idleness, look_for_use
@@ -15,6 +16,8 @@ from journeyman.waiting import happens_within
 
 # Use is noticed up to one look late, and its end as well: half of the idle time together.
 LOOKS_PER_IDLE_TIME = 4
+# A task that waits for a model asks for it many times a second.
+ASKED_AGAIN_SECONDS = 2.0
 
 
 class Use:
@@ -44,6 +47,7 @@ class Use:
         self._known = Idleness(clock.monotonic())
         self._yield = asyncio.Event()
         self._finish_by = 0.0
+        self._asked_at = -math.inf
 
     @property
     def since(self) -> float:
@@ -66,6 +70,15 @@ class Use:
         if traffic is None or self._neighbours.in_use():
             return True
         return traffic.running > 0 or (or_waited_for and traffic.waiting > 0)
+
+    def note_asked(self) -> None:
+        """Somebody asks for it who is not seen by the proxy, and says so again until it is there."""
+        self._asked_at = self._clock.monotonic()
+
+    async def is_waited_for(self) -> bool:
+        """Whether somebody would still be there if it came."""
+        recently = self._clock.monotonic() - self._asked_at < ASKED_AGAIN_SECONDS
+        return recently or await self.is_used_now()
 
     def yield_soon(self, finish_by: float | None = None) -> None:
         """It shall not wait for the end of its idle time.

@@ -16,7 +16,7 @@ from tests.agent.loops.test_model_sleep import NO_PLACE, Narrow, narrow, phases,
 from tests.support.fake_models import model_file
 
 TURN_SECONDS, HOLD_SECONDS = 30, 120
-BUSY = Traffic(1, 0)
+BUSY, HELD = Traffic(1, 0), Traffic(0, 0, waiting=1)
 
 
 def tables(**priorities: str) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def state_of(loop: ModelServerLoop, model: str) -> RouteState:
 
 
 async def until_waiting(house: Narrow, *models: str) -> None:
-    """`smol` streams without end, and the others are asked for."""
+    """`smol` streams without end, and the proxy holds requests for the others."""
     await wake(house, "smol")
-    house.traffic = {"smol": BUSY}
+    house.traffic = {"smol": BUSY, **dict.fromkeys(models, HELD)}
     for model in models:
         house.held.put_nowait(model)
         await house.clock.run_for(1)
@@ -71,6 +71,23 @@ def test_a_client_that_never_pauses_does_not_keep_others_out(tmp_path: Path) -> 
             house.listens()
             await house.clock.run_for(1)
             assert phases(loop) == {"smol": "ready", "other": "asleep"}
+
+    scenario(play)
+
+
+def test_nobody_is_made_to_finish_for_a_client_that_has_gone(tmp_path: Path) -> None:
+    """What it asked for waits for a pause; a task that waits counts though the proxy does not see it."""
+    house = narrow(tmp_path)
+
+    async def play() -> None:
+        async with house.serve(**tables(smol="normal", other="normal")) as loop:
+            await until_waiting(house, "other")
+            house.traffic = {"smol": BUSY}
+            await house.clock.run_for(2 * TURN_SECONDS)
+            assert state_of(loop, "smol") is RouteState.READY
+            assert loop.wake("other")
+            await house.clock.run_for(1)
+            assert state_of(loop, "smol") is RouteState.STARTING
 
     scenario(play)
 
