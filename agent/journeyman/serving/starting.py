@@ -137,4 +137,13 @@ def config_of(wanted: Inference, model: ModelFile, draft: ModelFile | None) -> S
         chat_template_file=str(wanted.chat_template_file or ""),
         port=wanted.port,
         extra_args=wanted.extra_args,
+        kv_offload=wanted.kv_offload,
+        batch_tokens=wanted.batch_tokens or 0,
+        micro_batch_tokens=wanted.micro_batch_tokens or 0,
+        rope_scaling=wanted.rope_scaling or "",
+        rope_scale=wanted.rope_scale or 0,
+        rope_original_tokens=wanted.rope_original_tokens or 0,
+        reasoning_budget=defaults.reasoning_budget
+        if wanted.reasoning_budget is None
+        else wanted.reasoning_budget,
     )
