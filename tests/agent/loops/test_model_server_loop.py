@@ -37,7 +37,7 @@ class House:
 
     def __init__(self, state_root: Path) -> None:
         self.workers = FakeWorkers()
-        self.store = FakeModelStore(model_file("smol"))
+        self.store: FakeModelStore = FakeModelStore(model_file("smol"))
         self.probe = FakeProbe()
         self.clock = FakeClock()
         self.changes = 0
