@@ -185,5 +185,6 @@ def load_of(config: ServerConfig) -> ServerLoad:
         cache_type_k=config.cache_type_k or "f16",
         cache_type_v=config.cache_type_v or "f16",
         flash_attention=config.flash_attention != "off",
+        batch_tokens=config.micro_batch_tokens or ServerLoad.batch_tokens,
         extra_bytes=draft.stat().st_size if config.draft_path and draft.is_file() else 0,
     )

@@ -25,6 +25,7 @@ from journeyman.model.inference import (
     Model,
     ModelAccelerator,
     ModelFormat,
+    RopeScaling,
     RuntimeName,
 )
 
@@ -32,9 +33,8 @@ USUAL_PORT = 8080
 LEAST_CONTEXT_TOKENS = 128
 # What changes how a model answers or what it takes, and what no runtime of ours is told; people hear of it.
 UNHONOURED = (
-    *("autoscaling", "hotCache", "metadataOverrides", "moeCPULayers", "moeCPUOffload", "noKvOffload"),
-    *("pagedSSD", "reasoningBudget", "ropeScaling", "speculativeDecoding", "tensorOverrides"),
-    *("turboQuantBits", "uBatchSize", "batchSize"),
+    *("autoscaling", "hotCache", "metadataOverrides", "moeCPULayers", "moeCPUOffload", "pagedSSD"),
+    *("reasoningBudgetMessage", "speculativeDecoding", "tensorOverrides", "turboQuantBits"),
 )
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -272,6 +272,21 @@ def _llama_cpp(service: InferenceService, model: Model) -> dict[str, Any]:
         "cache_type_v": spec.cache_type_v or None,
         "flash_attention": flash,
         "jinja": spec.jinja,
+        "kv_offload": False if spec.no_kv_offload else None,
+        "batch_tokens": spec.batch_size or None,
+        "micro_batch_tokens": spec.u_batch_size or None,
+        "reasoning_budget": spec.reasoning_budget,
+        **_rope(spec.rope_scaling),
+    }
+
+
+def _rope(scaling: RopeScaling | None) -> dict[str, Any]:
+    if scaling is None:
+        return {}
+    return {
+        "rope_scaling": scaling.type,
+        "rope_scale": float(scaling.factor) if scaling.factor else None,
+        "rope_original_tokens": scaling.original_context,
     }
 
 

@@ -40,6 +40,13 @@ class ServerConfig:
         chat_template_file: in place of the model's own template; empty for that.
         port: on 127.0.0.1; 0 is a free one.
         extra_args: of the runtime's program.
+        kv_offload: whether keys and values are where the layers are.
+        batch_tokens: of a prompt that are taken at a time; 0 is the runtime's own number.
+        micro_batch_tokens: of these, that are computed at a time; 0 is the runtime's own number.
+        rope_scaling: how a context is stretched; empty for not at all.
+        rope_scale: how far; 0 for what the model says.
+        rope_original_tokens: the context that it was trained for; 0 for what the model says.
+        reasoning_budget: tokens that it may think; -1 is as many as it likes.
     """
 
     model: str
@@ -61,6 +68,13 @@ class ServerConfig:
     chat_template_file: str = ""
     port: int = 0
     extra_args: tuple[str, ...] = ()
+    kv_offload: bool = True
+    batch_tokens: int = 0
+    micro_batch_tokens: int = 0
+    rope_scaling: str = ""
+    rope_scale: float = 0
+    rope_original_tokens: int = 0
+    reasoning_budget: int = -1
 
     def to_json(self) -> bytes:
         defaults = {field.name: field.default for field in fields(self)}

@@ -6,7 +6,7 @@ Fields that only make sense for pods (images, resources, autoscaling, caches on 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -143,6 +143,14 @@ class ServiceEndpoint(WireModel):
     path: str = ""
 
 
+class RopeScaling(WireModel):
+    """How a context is stretched; the factor is a number that is spelled as text."""
+
+    type: str
+    factor: str = Field(default="", pattern=r"^([0-9]+(\.[0-9]+)?)?$")
+    original_context: Count | None = None
+
+
 class InferenceServiceSpec(WireModel):
     """What is served, and how."""
 
@@ -152,7 +160,7 @@ class InferenceServiceSpec(WireModel):
     replicas: Count = 1
     suspend: bool = False
     context_size: Count | None = None
-    rope_scaling: dict[str, Any] | None = None
+    rope_scaling: RopeScaling | None = None
     parallel_slots: Count | None = None
     flash_attention: bool | None = None
     jinja: bool | None = None

@@ -59,9 +59,13 @@ class Server:
 
     @property
     def context_tokens(self) -> int:
-        """Of each slot; 0 if nobody knows.  llama.cpp cuts it to what the model was trained for."""
+        """Of each slot; 0 if nobody knows.  llama.cpp cuts it to what the model was trained for.
+
+        Not where that is stretched, as whoever says so wants more than that.
+        """
         wanted = self.wanted.context_tokens or 0
-        return min(wanted, self.trained_tokens) if self.trained_tokens else wanted
+        is_cut = self.trained_tokens and self.wanted.rope_scaling is None
+        return min(wanted, self.trained_tokens) if is_cut else wanted
 
     @property
     def is_ours(self) -> bool:

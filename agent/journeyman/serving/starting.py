@@ -10,7 +10,7 @@ import structlog
 
 from journeyman.core.server_config import ServerConfig
 from journeyman.core.worker_specs import Interpreter, model_server_spec
-from journeyman.errors import ModelError, ModelFault
+from journeyman.errors import HostError, ModelError, ModelFault
 from journeyman.model.model_file import ModelFile
 from journeyman.ports import ModelStore, Workers
 from journeyman.serving.server import Server
@@ -61,9 +61,11 @@ class Starter:
             ModelError: there is no such model, it is damaged, or of a form that its runtime cannot serve.
             HostError: it could not be fetched.
         """
-        wanted = server.wanted
+        wanted, is_over = server.wanted, False
 
         def tell(line: str) -> None:
+            if is_over:
+                raise HostError(f"nobody asks for {wanted.shown_name} any more")
             server.progress = line
             log.info("model_progress", model=wanted.shown_name, progress=line)
 
@@ -77,6 +79,8 @@ class Starter:
                 assert found is not None
                 check_form(found, wanted.runtime)
         finally:
+            # Who is cancelled leaves a thread that goes on fetching: it hears of it with its next line.
+            is_over = True
             server.progress = ""
         config = self.config_if_here(server)
         assert config is not None
@@ -137,4 +141,13 @@ def config_of(wanted: Inference, model: ModelFile, draft: ModelFile | None) -> S
         chat_template_file=str(wanted.chat_template_file or ""),
         port=wanted.port,
         extra_args=wanted.extra_args,
+        kv_offload=wanted.kv_offload,
+        batch_tokens=wanted.batch_tokens or 0,
+        micro_batch_tokens=wanted.micro_batch_tokens or 0,
+        rope_scaling=wanted.rope_scaling or "",
+        rope_scale=wanted.rope_scale or 0,
+        rope_original_tokens=wanted.rope_original_tokens or 0,
+        reasoning_budget=defaults.reasoning_budget
+        if wanted.reasoning_budget is None
+        else wanted.reasoning_budget,
     )

@@ -22,11 +22,13 @@ LIFE = {"start", "idle_unload_seconds", "priority", "eviction_protection"}
 GGUF = LIFE | {"sha256", "context_tokens", "threads", "gpu_layers", "flash_attention", "port"}
 LLAMA_CPP = GGUF | {
     *("slots", "mode", "cache_type_k", "cache_type_v", "draft_model", "jinja", "chat_template_file"),
+    *("batch_tokens", "micro_batch_tokens", "kv_offload"),
+    *("rope_scaling", "rope_scale", "rope_original_tokens"),
 }
 # What a runtime has no use for is refused: a setting that changes nothing would be believed.
 TAKEN: dict[str, set[str]] = {
     "native": LLAMA_CPP,
-    "llama-server": LLAMA_CPP | {"program", "extra_args"},
+    "llama-server": LLAMA_CPP | {"program", "extra_args", "reasoning_budget"},
     "llama-cpp-python": GGUF | {"program", "extra_args"},
     "mlx": LIFE | {"program", "extra_args", "port", "draft_model", "slots", "context_tokens"},
     "external": {"url", "key_file", "upstream_model", "slots", "context_tokens", "mode"},
@@ -80,6 +82,26 @@ class Inference(BaseModel):
         None, description="Type of the cached values; a quantised one needs flash attention."
     )
     flash_attention: Literal["auto", "on", "off"] = Field("auto", description="Whether to use it.")
+    kv_offload: bool = Field(default=True, description="Keep keys and values on the GPU beside its layers.")
+    batch_tokens: int | None = Field(
+        None, ge=1, le=65_536, description="Tokens of a prompt that are taken at a time; without it 2048."
+    )
+    micro_batch_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="Tokens that are computed at a time; without it 512, more takes memory.",
+    )
+    rope_scaling: Literal["linear", "yarn", "longrope"] | None = Field(
+        None, description="How a context is stretched beyond what the model was trained for."
+    )
+    rope_scale: float | None = Field(None, gt=0, le=1024, description="How far; 2.0 is twice as long.")
+    rope_original_tokens: Tokens | None = Field(
+        None, description="Context that the model was trained for; without it what its file says."
+    )
+    reasoning_budget: int | None = Field(
+        None, ge=-1, le=1_000_000, description="Tokens that it may think; 0 is none, -1 as many as it likes."
+    )
     draft_model: str | None = Field(
         None, description="Small model that drafts tokens for this one; a name or a path like `model`."
     )
@@ -134,6 +156,8 @@ class Inference(BaseModel):
             raise ValueError("`model` is missing: a name in the model store, or a path")
         if self.cache_type_v not in {None, "f32", "f16", "bf16"} and self.flash_attention == "off":
             raise ValueError(f"cache_type_v {self.cache_type_v} needs flash attention")
+        if self.rope_scaling is None and (self.rope_scale or self.rope_original_tokens):
+            raise ValueError("rope_scale and rope_original_tokens say nothing without rope_scaling")
         return self
 
     def _check_external(self) -> None:

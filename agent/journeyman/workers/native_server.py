@@ -139,6 +139,7 @@ def _choices(xllamacpp: Any, params: Any, config: ServerConfig) -> None:
         params.cache_type_k = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_k.upper()}"]
     if config.cache_type_v:
         params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_v.upper()}"]
+    _sizes(xllamacpp, params, config)
     if config.draft_path:
         params.speculative.draft.mparams.path = config.draft_path
         simple = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
@@ -149,6 +150,22 @@ def _choices(xllamacpp: Any, params: Any, config: ServerConfig) -> None:
         params.embedding = True
     if config.mode == "rerank":
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
+
+
+def _sizes(xllamacpp: Any, params: Any, config: ServerConfig) -> None:
+    """How much is computed at a time, where keys and values are, and how far a context is stretched."""
+    params.no_kv_offload = not config.kv_offload
+    if config.batch_tokens:
+        params.n_batch = config.batch_tokens
+    if config.micro_batch_tokens:
+        params.n_ubatch = config.micro_batch_tokens
+    if config.rope_scaling:
+        kind = f"LLAMA_ROPE_SCALING_TYPE_{config.rope_scaling.upper()}"
+        params.rope_scaling_type = xllamacpp.llama_rope_scaling_type[kind]
+        params.yarn_orig_ctx = config.rope_original_tokens
+    if config.rope_scale:
+        # As its own option has it: the factor is that of the context, and the frequency is the inverse.
+        params.rope_freq_scale = 1 / config.rope_scale
 
 
 def _text_of(path: str) -> str:

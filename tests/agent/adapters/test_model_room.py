@@ -82,6 +82,15 @@ def test_the_context_decides(host: Host) -> None:
     assert host.refuse(replace(large, cache_type_k="q4_0", cache_type_v="q4_0")) is None
 
 
+def test_what_is_computed_at_a_time_counts(host: Host) -> None:
+    """A server that computes more tokens at a time takes memory for that."""
+    host.fraction = 0.1
+    assert host.refuse(host.config) is None
+    found = host.refuse(replace(host.config, micro_batch_tokens=16_384))
+    assert found is not None
+    assert found.is_final
+
+
 def test_servers_that_run_count_with_what_they_were_started_for(host: Host) -> None:
     """A second one of 6 GB does not fit beside the first, and fits once that has ended."""
     large = replace(host.config, context_tokens=90_000)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from journeyman.core.fleet_services import Asked, Order, Reason, Rules, orders
+from journeyman.errors import ConfigError
 from journeyman.model.inference import InferenceService, Model
 from journeyman.settings import Inference
 from tests.support.services import SOURCE, model, service
@@ -124,6 +125,10 @@ def test_every_option_that_we_have_is_taken_over() -> None:
         jinja=False,
         cacheTypeK="q8_0",
         cacheTypeV="q8_0",
+        noKvOffload=True,
+        batchSize=1024,
+        uBatchSize=256,
+        ropeScaling={"type": "yarn", "factor": "2.0", "originalContext": 1024},
         priority="high",
         evictionProtection=True,
         endpoint={"port": 9000},
@@ -143,11 +148,26 @@ def test_every_option_that_we_have_is_taken_over() -> None:
         "cache_type_k": "q8_0",
         "cache_type_v": "q8_0",
         "gpu_layers": 20,
+        "kv_offload": False,
+        "batch_tokens": 1024,
+        "micro_batch_tokens": 256,
+        "rope_scaling": "yarn",
+        "rope_scale": 2.0,
+        "rope_original_tokens": 1024,
         "priority": "high",
         "eviction_protection": True,
     }
     assert Inference.of(found).context_tokens == 2048
     assert decide(asked)[0].port == 9000
+
+
+def test_an_option_of_one_runtime_is_refused_by_the_other() -> None:
+    """What a budget of thinking does is known of llama-server alone; the words say which runtime is short."""
+    asked = service(reasoningBudget=0)
+    with pytest.raises(ConfigError, match="runtime native has no use for reasoning_budget"):
+        Inference.of(options(asked))
+    found = options(asked, rules=replace(RULES, runtime="llama-server"))
+    assert Inference.of(found).reasoning_budget == 0
 
 
 def test_too_many_slots_for_the_context_are_refused() -> None:

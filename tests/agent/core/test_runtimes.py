@@ -25,6 +25,17 @@ NEW_HELP = """\
 -fa,   --flash-attn [on|off|auto]       set Flash Attention use ('on', 'off', or 'auto', default: 'auto')
 -ctk,  --cache-type-k TYPE              KV cache data type for K
 -ctv,  --cache-type-v TYPE              KV cache data type for V
+-b,    --batch-size N                   logical maximum batch size (default: 2048)
+-ub,   --ubatch-size N                  physical maximum batch size (default: 512)
+--rope-scaling {none,linear,yarn}       RoPE frequency scaling method, defaults to linear unless specified by
+                                        the model
+--rope-scale N                          RoPE context scaling factor, expands context by a factor of N
+--yarn-orig-ctx N                       YaRN: original context size of model (default: 0 = model training
+                                        context size)
+-kvo,  --kv-offload, -nkvo, --no-kv-offload
+                                        whether to enable KV cache offloading (default: enabled)
+--reasoning-budget N                    token budget for thinking: -1 for unrestricted, 0 for immediate end,
+                                        N>0 for token budget (default: -1)
 -ngl,  --gpu-layers, --n-gpu-layers N   max. number of layers to store in VRAM
 -m,    --model FNAME                    model path to load
 -cram, --cache-ram N                    set the maximum cache size in MiB (default: 8192)
@@ -102,8 +113,19 @@ def test_every_choice_reaches_the_program() -> None:
         jinja=False,
         chat_template_file="/t.jinja",
         extra_args=("--seed", "1"),
+        kv_offload=False,
+        batch_tokens=1024,
+        micro_batch_tokens=256,
+        rope_scaling="yarn",
+        rope_scale=2.0,
+        rope_original_tokens=1024,
+        reasoning_budget=0,
     )
     argv = llama_server(config)
+    assert (value_of(argv, "--batch-size"), value_of(argv, "--ubatch-size")) == ("1024", "256")
+    assert (value_of(argv, "--rope-scaling"), value_of(argv, "--rope-scale")) == ("yarn", "2.0")
+    assert (value_of(argv, "--yarn-orig-ctx"), value_of(argv, "--reasoning-budget")) == ("1024", "0")
+    assert "--no-kv-offload" in argv
     assert value_of(argv, "--gpu-layers") == "0"
     assert value_of(argv, "--cache-type-k") == "q8_0"
     assert value_of(argv, "--cache-type-v") == "q4_0"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 
 from journeyman.core.model_admission import Refusal
 from journeyman.loops.model_server_loop import ModelServerLoop
+from journeyman.model.model_file import ModelFile
 from journeyman.settings import Inference
 from tests.agent.loops.test_model_server_loop import House, scenario
-from tests.support.fake_models import model_file
+from tests.support.fake_models import FakeModelStore, model_file
 
 
 @pytest.fixture
@@ -29,6 +32,22 @@ def asked(model: str, **options: Any) -> Inference:
     """A model that the fleet asks for."""
     given: dict[str, Any] = {"name": model, "model": model, "context_tokens": 1024, "slots": 1, "threads": 0}
     return Inference(**{**given, **options})
+
+
+class EndlessStore(FakeModelStore):
+    """A store whose models never come to their end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.ended = threading.Event(), threading.Event()
+
+    def obtain(self, wanted: str, progress: Callable[[str], None], sha256: str = "") -> ModelFile:
+        try:
+            while True:
+                progress("1 %")
+                self.began.set()
+        finally:
+            self.ended.set()
 
 
 async def all_listen(house: House) -> None:
@@ -102,6 +121,23 @@ def test_a_model_that_is_asked_for_in_another_way_is_loaded_after_the_old_one_ha
             assert house.workers.stopped == [old]
             assert models_of(house) == ["smol", "other"]
             assert '"context_tokens": 2048' in house.workers.spec_of(house.last()).labels["config"]
+
+    scenario(play)
+
+
+def test_the_fetch_of_a_model_that_is_dropped_ends(house: House) -> None:
+    """Nobody waits for the rest of it, and what has come stays for the next time."""
+    house.store = endless = EndlessStore()
+
+    async def play() -> None:
+        async with house.serve(models=()) as loop:
+            loop.want([asked("other")])
+            await asyncio.to_thread(endless.began.wait, 10)
+            assert not endless.ended.is_set()
+            loop.want([])
+            await house.clock.settle()
+            assert await asyncio.to_thread(endless.ended.wait, 10)
+            assert loop.snapshot() == []
 
     scenario(play)
 

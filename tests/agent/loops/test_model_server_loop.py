@@ -37,7 +37,7 @@ class House:
 
     def __init__(self, state_root: Path) -> None:
         self.workers = FakeWorkers()
-        self.store = FakeModelStore(model_file("smol"))
+        self.store: FakeModelStore = FakeModelStore(model_file("smol"))
         self.probe = FakeProbe()
         self.clock = FakeClock()
         self.changes = 0
@@ -221,7 +221,7 @@ def test_a_large_model_gets_the_time_that_a_slow_disk_takes(house: House) -> Non
             assert loop.start_seconds("smol") == 2060
             await house.clock.run_for(2058)
             assert only(loop)["phase"] == "starting"
-            await house.clock.run_for(3)
+            await house.clock.run_for(2.5)
             assert house.workers.stopped == house.workers.started[:1]
             assert only(loop)["reason"] == "no token within 2060 s"
 

@@ -92,6 +92,7 @@ WRONG = [
         "runtime external has no use for",
     ),
     ("url = 'http://127.0.0.1:1/v1'", "inference[1]", 4, "runtime native has no use for url"),
+    ("rope_scale = 2.0", "inference[1]", 4, "say nothing without rope_scaling"),
     ("cache_type_v = 'q8_0'\nflash_attention = 'off'", "inference[1]", 4, "needs flash attention"),
 ]
 

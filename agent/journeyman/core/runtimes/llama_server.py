@@ -54,10 +54,18 @@ class LlamaServer:
             "--cache-type-v": config.cache_type_v,
             "--spec-draft-model --model-draft": config.draft_path,
             "--chat-template-file": config.chat_template_file,
+            "--batch-size": config.batch_tokens or "",
+            "--ubatch-size": config.micro_batch_tokens or "",
+            "--rope-scaling": config.rope_scaling,
+            "--rope-scale": config.rope_scale or "",
+            "--yarn-orig-ctx": config.rope_original_tokens or "",
+            "--reasoning-budget": config.reasoning_budget if config.reasoning_budget >= 0 else "",
         }
         for names, value in chosen.items():
             if value != "":
                 argv.need(names, value)
+        if not config.kv_offload:
+            argv.need("--no-kv-offload")
         if config.draft_path:
             argv.want("--spec-type", "draft-simple")
         argv.want("--jinja" if config.jinja else "--no-jinja")
