@@ -240,6 +240,7 @@ class Parts:
                 ),
                 # An agent that was started by hand would let a rollout wait until it halts.
                 updatable=lambda: self.gates.updatable() if self.release.is_guarded else "false",
+                models=self.speeds.told,
             ),
             accepted=self._beat_accepted,
             attempted=self._beat_attempted,

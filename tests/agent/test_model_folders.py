@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from journeyman.adapters.model_blobs import BlobShelf
 from journeyman.cli import models as models_command
+from journeyman.core.gates.marks import DiskMarks
 from journeyman.errors import ModelFault
 from journeyman.models import Models
 from journeyman.settings import Settings
@@ -74,6 +77,22 @@ def test_a_folder_is_collected_as_a_whole(own: Path, tmp_path: Path) -> None:
     assert [one.fault for one in models.verify([])] == [""]
     models.collect(["two"], parts=True, dry_run=False)
     assert not list((tmp_path / "root" / "models").glob("[bs]*s/*"))
+
+
+def test_a_folder_that_is_being_put_together_is_not_collected(own: Path, tmp_path: Path) -> None:
+    """Between its links and its name nothing refers to it, and a collector leaves it all the same."""
+    models = models_of(tmp_path / "root")
+    taken = models.take(own, quiet, name="mine", in_place=False)
+    (tmp_path / "root" / "models" / "names" / "mine.json").unlink()
+    folder = Path(taken["path"])
+    shelf = BlobShelf(tmp_path / "root" / "models", DiskMarks())
+    with ExitStack() as held:
+        links = {link.name: link.readlink().name for link in folder.iterdir()}
+        assert shelf.assemble(list(links), list(links.values()), folder.name, held) == folder
+        waste = models.collect([], parts=True, dry_run=False)
+        assert (waste.removed, waste.kept) == ([], [f"sets/{folder.name}"])
+    assert len(models.collect([], parts=True, dry_run=False).removed) == 1 + len(links)
+    assert not folder.exists()
 
 
 OVERLAPPING = {

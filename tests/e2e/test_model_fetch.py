@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.simulator import release_server as faults
 from tests.simulator.release_server import Exchange, ReleaseServer
 from tests.support.agents import ROOMY, agent
 from tests.support.big_models import big_model
+from tests.support.model_hub import Repository, tiny_repository
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -60,3 +62,31 @@ def test_ten_cuts_and_a_killed_agent_cost_a_hundredth(
             assert running.status()["models"][0]["name"] == "big"
         assert server.sent_bytes["/big.gguf"] <= 1.01 * size
         assert len(server.requested) == CUTS + 2
+
+
+def test_a_killed_agent_goes_on_with_a_folder(tmp_path: Path) -> None:
+    """Of a repository what was whole stays, and the file in the middle goes on; no byte comes twice."""
+    files = tiny_repository(16 * MEGABYTE)
+    names = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+    (tmp_path / "token").write_text("none")
+    with ReleaseServer() as server:
+        repository = Repository(server, "mlx-community/tiny", files).publish()
+        last = max(names, key=repository.where)
+        stalled = faults.in_turn(faults.stall_at(8 * MEGABYTE), faults.honest)
+        server.publish(repository.where(last), files[last], stalled, etag='"w"')
+        (tmp_path / "node-a").mkdir()
+        table = '[[inference]]\nruntime = "mlx"\nmodel = "hf://mlx-community/tiny/"\n'
+        (tmp_path / "node-a" / "config.toml").write_text(table + ROOMY)
+        options = {"model_hub_url": server.url("")}
+        with agent(tmp_path, NOWHERE, tmp_path / "token", options=options) as running:
+            part = running.root.models / "parts" / repository.where(last).rpartition("/")[2]
+            eventually(lambda: part.exists() and part.stat().st_size == 8 * MEGABYTE, within_seconds=60)
+            running.kill()
+            assert not list((running.root.models / "names").glob("*"))
+            running.start()
+            name = running.root.models / "names" / "tiny.json"
+            eventually(name.exists, within_seconds=60)
+            assert json.loads(name.read_bytes())["revision"] == repository.commit
+        needed = [one for one in files if server.sent_bytes.get(repository.where(one))]
+        assert {*names, "config.json", "tokenizer.json"} <= {*needed}
+        assert {one: repository.sent(one) for one in needed} == {one: len(files[one]) for one in needed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ def speed_of_node(plane: RunningPlane, name: str) -> int:
     return int(node.get("status", {}).get("capability", {}).get("tokensPerSecond", 0))
 
 
+def annotation_of_node(plane: RunningPlane, name: str) -> Any:
+    with plane.client() as client:
+        node = client.get(f"{FOREMAN}/fleetnodes/{name}").json()
+    return json.loads(node["metadata"]["annotations"].get("journeyman.dev/models", "{}"))
+
+
 def test_a_speed_is_measured_once_and_told(tmp_path: Path, tiny_model: Path) -> None:
     """The status and the FleetNode have it, streams add their mean, and the next agent asks nothing."""
     options = {"model_speed_idle_seconds": "0.1"}
@@ -44,6 +51,8 @@ def test_a_speed_is_measured_once_and_told(tmp_path: Path, tiny_model: Path) -> 
         eventually(lambda: shown(running)["tokensPerSecondAt2kReason"], within_seconds=60)
         assert "below" in shown(running)["tokensPerSecondAt2kReason"]
         assert (shown(running)["tokensPerSecondAt2k"], shown(running)["supportsTools"]) == (None, False)
+        told = {"tiny": {"tokensPerSecond": measured, "supportsTools": False}}
+        eventually(lambda: annotation_of_node(plane, running.name) == told, within_seconds=60)
         eventually(lambda: speed_of_node(plane, running.name) == max(1, round(measured)), within_seconds=60)
 
         assert shown(running)["sustainedTokensPerSecond"] is None

@@ -146,6 +146,7 @@ class Node:
                 capability=lambda: CAPABILITY,
                 told=tuple,
                 updatable=lambda: "true",
+                models=lambda: "",
             ),
             accepted=self._accepted,
             attempted=lambda: None,

@@ -18,7 +18,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -129,8 +129,10 @@ class BlobShelf:
     def of_git(self, git_sha1: str, size_bytes: int | None) -> str:
         """The SHA-256 of a blob that git calls so, or an empty string.  Only blobs of that size are read."""
         for blob in self.blobs.glob("*"):
-            if blob.stat().st_size == size_bytes and git_blob_sha1(blob) == git_sha1:
-                return blob.name
+            # A collector may take what is found here.
+            with suppress(FileNotFoundError):
+                if blob.stat().st_size == size_bytes and git_blob_sha1(blob) == git_sha1:
+                    return blob.name
         return ""
 
     def drop(self, file: IO[bytes], key: str) -> None:
@@ -139,16 +141,57 @@ class BlobShelf:
         (self.parts / key).unlink(missing_ok=True)
         self.facts_of(key).unlink(missing_ok=True)
 
-    def assemble(self, file_names: Sequence[str], digests: Sequence[str], digest: str) -> Path:
-        """Lays the blobs of one model under their names into a folder for its digest, and returns that."""
+    def assemble(
+        self, file_names: Sequence[str], digests: Sequence[str], digest: str, held: ExitStack
+    ) -> Path:
+        """Lays the blobs of one model under their names into a folder for its digest, and returns that.
+
+        Args:
+            file_names: the names, in the order of the digests.
+            digests: of the blobs.
+            digest: of the model.
+            held: keeps the folder from the collector until a name refers to it.
+        """
         folder = self.sets / digest
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        while not self._hold_set(folder, held):
+            continue  # A collector has just deleted it.
         for name, sha256 in zip(file_names, digests, strict=True):
             link = folder / name
             link.unlink(missing_ok=True)
             link.symlink_to(Path("..") / ".." / "blobs" / sha256)
         sync_directory(folder)
         return folder
+
+    def _hold_set(self, folder: Path, held: ExitStack) -> bool:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        held.callback(os.close, opened)
+        fcntl.flock(opened, fcntl.LOCK_SH)
+        return _is_at(opened, folder)
+
+    def remove_set(self, folder: Path, is_waste: Callable[[], bool]) -> bool:
+        """Deletes the folder of a model that nobody holds; returns whether it is gone.
+
+        Args:
+            folder: one of `sets`.
+            is_waste: asked once it is locked, so that nobody can begin to refer to it any more.
+        """
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_waste():
+                return False
+            for link in folder.iterdir():
+                link.unlink()
+            folder.rmdir()
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(opened)
+        return True
 
     def room_for(self, more_bytes: int) -> None:
         """Raises HostError, with the numbers, if so many more bytes leave less than the disk gate keeps."""
@@ -244,9 +287,9 @@ def explained(what: str) -> Iterator[None]:
         raise HostError(f"{what}: {error.strerror}", advice) from error
 
 
-def _is_at(file: IO[bytes], path: Path) -> bool:
+def _is_at(file: IO[bytes] | int, path: Path) -> bool:
     """Whether an open file still is what lies there."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file if isinstance(file, int) else file.fileno()), path.stat())
     except FileNotFoundError:
         return False

@@ -85,7 +85,7 @@ class ModelFetcher:
         names = [part.file_name for part in source.parts]
         digest = digest_of_parts(digests)
         with explained(f"model {source.stem} cannot be stored"):
-            return Fetched(self._shelf.assemble(names, digests, digest) / names[0], digest)
+            return Fetched(self._shelf.assemble(names, digests, digest, held) / names[0], digest)
 
     def _fetch_folder(self, source: Source, held: ExitStack, progress: Progress) -> Fetched:
         commit, parts = self._hub.files(source) if source.is_hub else ("", _parts_in(source))
@@ -96,9 +96,8 @@ class ModelFetcher:
         digests = self._bring_all(parts, source, held, progress)
         digest = digest_of_folder(digests)
         with explained(f"model {source.stem} cannot be stored"):
-            return Fetched(
-                self._shelf.assemble(list(digests), list(digests.values()), digest), digest, commit
-            )
+            folder = self._shelf.assemble(list(digests), list(digests.values()), digest, held)
+        return Fetched(folder, digest, commit)
 
     def _bring_all(
         self, parts: Sequence[Part], source: Source, held: ExitStack, progress: Progress
@@ -152,7 +151,7 @@ class ModelFetcher:
         with explained(f"model {source.stem} cannot be read"):
             known = part.sha256 or (part.git_sha1 and self._shelf.of_git(part.git_sha1, part.size_bytes))
             blob = held.enter_context(self._shelf.held(known)) if known else None
-            if blob is not None and _is_whole(blob, part.form):
+            if blob is not None and _is_whole(blob, part):
                 tell("is here already")
                 return known
         key = part.key
@@ -229,10 +228,12 @@ def _digest(file: IO[bytes], tell: Progress) -> str:
     return copy_into(file, None, percent_of(size, "comparing the digest", tell))
 
 
-def _is_whole(blob: Path, form: Form) -> bool:
+def _is_whole(blob: Path, part: Part) -> bool:
     """Whether nothing is missing of a blob; that each byte is right is found out by `verify`."""
+    if part.size_bytes not in {None, blob.stat().st_size}:
+        return False
     try:
-        check_file(blob, form)
+        check_file(blob, part.form)
     except ModelError:
         return False
     return True

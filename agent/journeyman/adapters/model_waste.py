@@ -45,11 +45,13 @@ def collect(
         OSError: the disk.
     """
     waste = Waste()
-    leaving = [one for one in shelf.sets.glob("*") if one.name not in named() and not loaded(one.name)]
-    waste.removed += [f"sets/{folder.name}" for folder in leaving]
-    if not dry_run:
-        for folder in leaving:
-            _remove_set(folder)
+    leaving = []
+    for folder in sorted(shelf.sets.glob("*")):
+        is_waste = _not_in(folder.name, named, loaded)
+        if is_waste():
+            is_gone = dry_run or shelf.remove_set(folder, is_waste)
+            (waste.removed if is_gone else waste.kept).append(f"sets/{folder.name}")
+            leaving += [folder] if is_gone else []
 
     def referred() -> set[str]:
         return {*named(), *_in_sets(shelf, leaving)}
@@ -81,12 +83,6 @@ def _in_sets(shelf: BlobShelf, leaving: Collection[Path]) -> Iterator[str]:
     for link in shelf.sets.glob("*/*"):
         if link.parent not in leaving:
             yield link.readlink().name
-
-
-def _remove_set(folder: Path) -> None:
-    for link in folder.iterdir():
-        link.unlink()
-    folder.rmdir()
 
 
 def _remove_lone_facts(shelf: BlobShelf) -> None:

@@ -16,6 +16,7 @@ from journeyman.core.gates.conditions import Told
 from journeyman.model.fleet_node import (
     INSTANCE_ANNOTATION,
     LABEL_UPDATABLE,
+    MODELS_ANNOTATION,
     AgentKind,
     Capability,
     FleetNode,
@@ -170,11 +171,20 @@ def held(summary: str) -> Told:
     )
 
 
-def updatable_patch(node: FleetNode, value: str) -> dict[str, Any] | None:
-    """The label by which releases leave out a node that has to wait, or None if it says so already."""
-    if node.metadata.labels.get(LABEL_UPDATABLE) == value:
-        return None
-    return {"metadata": {"labels": {LABEL_UPDATABLE: value}}}
+def metadata_patch(node: FleetNode, updatable: str, models: str | None) -> dict[str, Any] | None:
+    """The merge patch of what changes seldom and has no place in the status; None if nothing has changed.
+
+    Args:
+        node: as the control plane has it.
+        updatable: the label by which releases leave out a node that has to wait.
+        models: what was measured of its models, for the annotation; empty for nothing, None for no news.
+    """
+    patch: dict[str, Any] = {}
+    if node.metadata.labels.get(LABEL_UPDATABLE) != updatable:
+        patch["labels"] = {LABEL_UPDATABLE: updatable}
+    if models is not None and node.metadata.annotations.get(MODELS_ANNOTATION, "") != models:
+        patch["annotations"] = {MODELS_ANNOTATION: models or None}
+    return {"metadata": patch} if patch else None
 
 
 def error_word(error: Exception | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -102,6 +103,24 @@ def shown(known: Measured) -> dict[str, Any]:
         "tokensPerSecondAt2kReason": known.skipped.get(Quantity.LONG_SPEED, ""),
         "supportsTools": known.supports_tools,
     }
+
+
+def told_of(models: Mapping[str, Measured]) -> str:
+    """What was measured of the models of a node, as the value of an annotation; empty while nothing was.
+
+    Args:
+        models: by their names.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for name, known in sorted(models.items()):
+        values = {
+            "tokensPerSecond": known.tokens_per_second,
+            "tokensPerSecondAt2k": known.long_tokens_per_second,
+            "supportsTools": known.supports_tools,
+        }
+        if found := {key: value for key, value in values.items() if value is not None}:
+            told[name] = found
+    return json.dumps(told, separators=(",", ":")) if told else ""
 
 
 def why_no_long_prompt(context_tokens: int) -> str:

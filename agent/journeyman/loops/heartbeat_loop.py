@@ -20,10 +20,10 @@ from journeyman.core.beat import (
     error_word,
     held,
     is_taken,
+    metadata_patch,
     parting_patch,
     registration,
     registration_patch,
-    updatable_patch,
 )
 from journeyman.core.gates.conditions import Told, conditions_patch
 from journeyman.core.holds import Holds
@@ -55,12 +55,14 @@ class NodeView:
         capability: what the host can do.
         told: the conditions of the gates, and that of an update.
         updatable: whether a release should wait for this node, as the value of its label.
+        models: what was measured of its models, as the value of an annotation; None for no news.
     """
 
     holds: Callable[[datetime], Holds]
     capability: Callable[[], Capability]
     told: Callable[[], Sequence[Told]]
     updatable: Callable[[], str]
+    models: Callable[[], str | None]
 
 
 class HeartbeatLoop:
@@ -220,14 +222,14 @@ class HeartbeatLoop:
         await self._tell_why(node, holds, now)
 
     async def _tell_why(self, node: FleetNode, holds: Holds, now: datetime) -> None:
-        """Says what changes seldom: conditions and the label, each on its transitions alone."""
+        """Says what changes seldom: conditions, label and annotation, each on its transitions alone."""
         conditions = conditions_patch(node, [held(holds.summary()), *self._view.told()], now)
-        label = updatable_patch(node, self._view.updatable())
+        metadata = metadata_patch(node, self._view.updatable(), self._view.models())
         try:
             if conditions is not None:
                 await self._plane.patch(self._ref, conditions, subresource="status")
-            if label is not None:
-                await self._plane.patch(self._ref, label)
+            if metadata is not None:
+                await self._plane.patch(self._ref, metadata)
         except ConflictError:
             # Somebody else wrote in between; the next beat brings what is there now.
             log.info("conditions_postponed")

@@ -67,6 +67,12 @@ class SpeedLoop:
         key = next((key for key in keys if key in self._known or key in self._skipped), "")
         return speed.measured(self._known.get(key, {}), self._skipped.get(key, {}))
 
+    def told(self) -> str | None:
+        """What is known of all models, for the FleetNode; None while one of them is on its way."""
+        if self._is_loading():
+            return None
+        return speed.told_of({server.model: self.of(server.model) for server in self._servers()})
+
     def look_soon(self) -> None:
         """A server has changed its phase."""
         self._changed.set()
@@ -85,7 +91,7 @@ class SpeedLoop:
     def _next(self) -> tuple[Server, Quantity] | None:
         """What has to be measured first; nothing while a server is loaded, as that takes the processors."""
         servers = self._servers()
-        if any(server.state.phase is Phase.STARTING for server in servers):
+        if self._is_loading():
             return None
         for quantity in self._probes:
             for server in filter(_can_be_told, servers):
@@ -93,6 +99,9 @@ class SpeedLoop:
                 if quantity not in {*self._known.get(key, {}), *self._skipped.get(key, {})}:
                     return server, quantity
         return None
+
+    def _is_loading(self) -> bool:
+        return any(server.state.phase is Phase.STARTING for server in self._servers())
 
     async def _measure(self, server: Server, quantity: Quantity, endpoint: Endpoint) -> None:
         question = self._probes[quantity](endpoint, server.upstream_model, server.context_tokens)

@@ -23,6 +23,7 @@ HEARTBEAT_STALE_AFTER = timedelta(seconds=90)
 DRAINING_REAPED_AFTER = timedelta(minutes=10)
 
 INSTANCE_ANNOTATION = "journeyman.dev/instance"
+MODELS_ANNOTATION = "journeyman.dev/models"
 LABEL_AGENT = "journeyman.dev/agent"
 LABEL_UPDATABLE = "journeyman.dev/updatable"
 UPDATABLE = "Updatable"

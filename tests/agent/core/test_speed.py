@@ -83,6 +83,15 @@ def test_people_are_shown_what_is_not_known_with_its_reason() -> None:
     }
 
 
+def test_a_node_tells_of_its_models_what_is_known() -> None:
+    """By their names, compactly, and nothing at all while nothing was measured."""
+    known = {"b": speed.measured({Quantity.TOOLS: 0.0}, {}), "a": speed.measured({Quantity.SPEED: 2.5}, {})}
+    assert speed.told_of({**known, "c": speed.Measured()}) == (
+        '{"a":{"tokensPerSecond":2.5},"b":{"supportsTools":false}}'
+    )
+    assert speed.told_of({"c": speed.Measured()}) == ""
+
+
 def test_another_configuration_has_another_name() -> None:
     """A figure belongs to one configuration."""
     assert speed.fingerprint(b"a") != speed.fingerprint(b"b")

@@ -62,6 +62,7 @@ class Bench:
     attempts: int = 0
     told: tuple[Told, ...] = ()
     updatable: str = "true"
+    models: str | None = ""
 
     def loop(self, identity: Identity = ME) -> HeartbeatLoop:
         return HeartbeatLoop(
@@ -75,6 +76,7 @@ class Bench:
                 capability=lambda: CAPABILITY,
                 told=lambda: self.told,
                 updatable=lambda: self.updatable,
+                models=lambda: self.models,
             ),
             accepted=self.seen.append,
             attempted=self._count,
@@ -211,6 +213,25 @@ def test_gates_are_told_on_transitions_alone(bench: Bench) -> None:
         told = {each["type"]: each["status"] for each in node["status"]["conditions"]}
         assert told == {"Held": "False", "ThermalPressure": "True"}
         assert node["metadata"]["labels"]["journeyman.dev/updatable"] == "false"
+
+    run(scenario())
+
+
+def test_what_was_measured_of_the_models_is_told_once(bench: Bench) -> None:
+    """An annotation says it when it changes, keeps it while there is no news, and goes with the models."""
+
+    async def scenario() -> None:
+        async with bench.beating() as loop:
+            bench.plane.calls.clear()
+            found = []
+            for models in ('{"smol":{"tokensPerSecond":3.0}}', None, ""):
+                bench.models = models
+                for _ in range(2):
+                    loop.beat_soon()
+                    await bench.clock.settle()
+                found.append((await bench.node())["metadata"]["annotations"].get("journeyman.dev/models"))
+        assert found == ['{"smol":{"tokensPerSecond":3.0}}'] * 2 + [None]
+        assert [verb for verb, _ in bench.plane.calls if verb == "patch"] == ["patch"] * 2
 
     run(scenario())
 
