@@ -50,7 +50,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "serving": BELOW_ADAPTERS | {"settings", "waiting", "serving"},
         # What the control plane tells, for the loops that act on it.
         "following": BELOW_ADAPTERS | {"settings", "waiting", "following"},
-        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving", "following"},
+        # Takes back what a node has registered, for its agent and for one that leaves.
+        "withdrawing": BELOW_ADAPTERS,
+        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving", "following", "withdrawing"},
         # One endpoint for all models; apart from workers/, as people can run it, too.
         "proxy": FLOORS | {"core", "proxy"},
         # Workers share small helpers such as `telling`.
@@ -62,7 +64,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         # What `journeyman release` does there: judging and signing are the updater's.
         "releases": FLOORS | {"ports", "settings", "adapters", "client"},
         # What `journeyman join` and `leave` do.
-        "joining": BELOW_ADAPTERS | {"joining", "settings", "adapters", "client", "control", "__init__"},
+        "joining": BELOW_ADAPTERS
+        | {"joining", "settings", "adapters", "client", "control", "withdrawing", "__init__"},
         # What `journeyman install` does; programs, units and users are the updater's.
         "installation": BELOW_ADAPTERS
         | {"installation", "joining", "settings", "adapters", "client", "control", "__init__"},
@@ -73,8 +76,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         # Looks at all of it; files and services are looked at by the updater, which made them.
         "doctor": BELOW_ADAPTERS | {"installation", "settings", "adapters", "client", "control", "__init__"},
         "node_tasks": BELOW_ADAPTERS | {"settings", "loops"},
+        "reachable": BELOW_ADAPTERS | {"settings", "adapters", "loops", "__init__"},
         "parts": BELOW_ADAPTERS
-        | {"settings", "adapters", "loops", "serving", "host_gates", "node_tasks", "__init__"},
+        | {"settings", "adapters", "loops", "serving", "host_gates", "node_tasks", "reachable", "__init__"},
         # What the parts do when the host goes and comes back.
         "farewell": BELOW_ADAPTERS | {"settings", "adapters", "loops", "parts"},
         "app": BELOW_ADAPTERS | {"settings", "adapters", "loops", "parts", "farewell", "__init__"},

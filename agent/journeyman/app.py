@@ -119,6 +119,7 @@ class Agent:
             self._parts.tokens.run(),
             power_loop_of(self._parts, self._settings, power_of_this_host(self._settings)).run(),
             self._parts.proxy.run(),
+            self._parts.registrations.run(),
             self._feed_watchdog(),
         ]
         running = [asyncio.create_task(loop) for loop in loops]
@@ -156,7 +157,15 @@ class Agent:
             async with asyncio.timeout(self._settings.parting_beat_timeout_seconds):
                 await self._parts.tasks.look_afresh()
         await self._parts.tasks.outbox.flush(self._settings.parting_beat_timeout_seconds)
-        await self._parts.heartbeat.part(work_goes_on=bool(self._parts.tasks.runner.claims()))
+        words = [self._parts.heartbeat.part(work_goes_on=bool(self._parts.tasks.runner.claims()))]
+        if not self._is_back_soon():
+            words.append(self._parts.registrations.part())
+        await asyncio.gather(*words)
+
+    def _is_back_soon(self) -> bool:
+        """Whether another agent follows at once, and finds the servers and the proxy as they are."""
+        follows = self._exit_code is ExitCode.RESTART or self._settings.root.pause_file.exists()
+        return follows and not self._end_workers
 
     def _take_signals(self, *, stop_with_stdin: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -199,6 +208,7 @@ class Agent:
             models=await self._parts.shown_models(),
             services=self._parts.services.snapshot(),
             proxy=self._parts.proxy.snapshot(),
+            registrations=self._parts.registrations.snapshot(),
         ).to_json()
 
     async def _stop(self, args: JsonObject) -> JsonObject:

@@ -12,6 +12,7 @@ from journeyman.adapters.system_clock import SystemClock
 from journeyman.client import NODES, with_server
 from journeyman.control import call
 from journeyman.core.beat import beats_elsewhere
+from journeyman.core.registration import State
 from journeyman.errors import ControlPlaneError, JourneymanError, NotFoundError
 from journeyman.installation.checks import instance_of
 from journeyman.model.fleet_node import FleetNode
@@ -24,6 +25,8 @@ __all__ = ["Check", "examine"]
 LARGEST_SKEW = timedelta(seconds=30)
 """Heartbeats count as stale after 90 s, and certificates have a time, too."""
 FORBIDDEN = 403
+TROUBLED = {State.FOREIGN.value, State.CONTESTED.value, State.REFUSED.value}
+ADVICE = "See `registrations` of `journeyman status`, and docs/proxy.md."
 
 
 def examine(settings: Settings) -> list[Check]:
@@ -56,7 +59,26 @@ def agent(settings: Settings) -> list[Check]:
             Check("heartbeat", False, f"the last heartbeat failed: {said}", "See the check `server`.")
         )
     version = f"{status['nodeName']} runs {status['version']} with the pid {pid}"
-    return found or [Check("agent", True, version)]
+    return [*(found or [Check("agent", True, version)]), *_reach(status)]
+
+
+def _reach(status: JsonObject) -> list[Check]:
+    """Whether other machines reach the proxy, where they shall, and whether the cluster knows."""
+    proxy = status.get("proxy") or {}
+    if "reachableAt" not in proxy:
+        return []
+    where = proxy["reachableAt"]
+    if why_not := proxy["whyNotReachable"]:
+        advice = "See `proxy_reach_address` and `proxy_reach_port` in config.toml."
+        return [Check("reach", False, f"not reachable at {where}: {why_not}", advice)]
+    troubled = [each for each in status.get("registrations") or () if each["state"] in TROUBLED]
+    return [
+        Check("reach", True, f"reachable at {where}"),
+        *(
+            Check("reach", False, f"{each['service']} is not registered: {each['reason']}", ADVICE)
+            for each in troubled
+        ),
+    ]
 
 
 def _other_agent(settings: Settings, found: JsonObject, now: datetime) -> list[Check]:

@@ -65,7 +65,10 @@ class Farewell:
                             await asyncio.gather(*stops)
                 await parts.tasks.look_afresh()
                 await parts.tasks.outbox.flush(self._seconds / 4)
-        await parts.heartbeat.part(work_goes_on=bool(parts.tasks.runner.claims()))
+        await asyncio.gather(
+            parts.heartbeat.part(work_goes_on=bool(parts.tasks.runner.claims())),
+            parts.registrations.part(),
+        )
 
     def come_back(self) -> None:
         """Speaks again, at first with the gates' hold, as after each sleep."""
@@ -73,3 +76,4 @@ class Farewell:
         self._parts.tasks.doubt()
         self._parts.holds.release(Owner.SHUTDOWN)
         self._parts.heartbeat.speak_again()
+        self._parts.registrations.speak_again()

@@ -17,7 +17,7 @@ from journeyman.adapters.hold_book import HoldBook
 from journeyman.adapters.host_probe import PsutilHostProbe
 from journeyman.adapters.http_control_plane import HttpControlPlane
 from journeyman.adapters.inference_probe import HttpInferenceProbe
-from journeyman.adapters.key_file import established_key
+from journeyman.adapters.key_file import established_key, keys_of
 from journeyman.adapters.model_room import ModelRoom
 from journeyman.adapters.model_store import FileModelStore
 from journeyman.adapters.node_file import NodeFileKeeper
@@ -55,6 +55,7 @@ from journeyman.loops.token_loop import TokenLoop
 from journeyman.model.fleet_node import LABEL_AGENT, Capability, FleetNode
 from journeyman.node_tasks import Means, NodeTasks
 from journeyman.ports import JsonObject
+from journeyman.reachable import registrations_of_this_host, routes_of_this_host
 from journeyman.serving.neighbours import Neighbours
 from journeyman.settings import Settings
 
@@ -109,6 +110,14 @@ class Parts:
             changed=self.awake.decide,
         )
         self.services = self._fleet_services()
+        self.registrations = registrations_of_this_host(
+            settings,
+            self.plane,
+            self.clock,
+            node=self.identity.node_name,
+            services=self.services,
+            proxy=self.proxy,
+        )
         self.tasks = self._node_tasks()
         self._ladder = ladder_of_this_host(settings, self.gates, [self.tasks.runner, self.lane, self.models])
         self._remote = RemoteVerbs(self.holds, self._running)
@@ -190,11 +199,11 @@ class Parts:
             clock=self.clock,
             settings=self._settings,
             interpreter=self._interpreter,
-            key=lambda: established_key(root.proxy_key_file),
-            reach_key=lambda: established_key(root.reach_key_file),
+            keys=lambda: keys_of(root, self._settings.reach),
             memory=JsonFile(root.agent / "proxy.json"),
-            routes=self.models.routes,
+            routes=lambda: routes_of_this_host(self._settings, self.models, self.services),
             version=__version__,
+            changed=self._proxy_changed,
         )
 
     def _node_tasks(self) -> NodeTasks:
@@ -310,6 +319,9 @@ class Parts:
             for shown in self.models.snapshot()
         ]
 
+    def _proxy_changed(self) -> None:
+        self.registrations.look_soon()
+
     def _models_changed(self) -> None:
         # A model that answers, or no longer does, changes what the scheduler may send here.
         self.heartbeat.beat_soon()
@@ -317,6 +329,7 @@ class Parts:
         self.proxy.routes_changed()
         self.speeds.look_soon()
         self.services.models_changed()
+        self.registrations.look_soon()
 
     def _beat_accepted(self, node: FleetNode) -> None:
         self._settings.root.last_beat_file.touch()

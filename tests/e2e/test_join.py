@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from journeyman.adapters.durable_json import JsonFile
 from journeyman.core.ca_pin import pin_of
 from journeyman.errors import (
     AlreadyRunningError,
@@ -26,6 +27,7 @@ from journeyman.errors import (
 from journeyman.joining import Joined, JoinRequest, join, leave
 from journeyman.model.meta import format_time
 from journeyman.settings import Settings, load_settings
+from journeyman.withdrawing import namespaces_in, remember
 from journeyman_updater.contract import StateRoot
 from journeyman_updater.contract.node import NodeFile
 from tests.support.agents import agent, roomy
@@ -158,6 +160,22 @@ def test_a_name_that_is_no_namespace_joins_nothing(plane: RunningPlane, root: St
         joined(plane, root, "loft", token=token, namespaces=("default", "No Name"))
     assert joined(plane, root, "loft", token=token).name == "loft"
     leave(settings_of(root), lambda _: None, force=False)
+
+
+def test_a_leave_takes_registrations_back(plane: RunningPlane, root: StateRoot) -> None:
+    """What the agent has told the cluster of its services goes, and that of others stays."""
+    joined(plane, root, "barn")
+    remember(JsonFile(root.registrations), ["default"])
+    services = "/api/v1/namespaces/default/services"
+    with admin(plane) as client:
+        for name, node in (("coder", "barn"), ("of-peer", "peer")):
+            labels = {"llmkube.ai/managed-by": "metal-agent", "journeyman.dev/node": node}
+            body = {"metadata": {"name": name, "labels": labels}, "spec": {}}
+            client.post(services, json=body).raise_for_status()
+        left = leave(settings_of(root), lambda _: None, force=False)
+        assert left.registrations == ["Service default/coder"]
+        assert [each["metadata"]["name"] for each in client.get(services).json()["items"]] == ["of-peer"]
+    assert namespaces_in(JsonFile(root.registrations)) == set()
 
 
 def test_a_leave_keeps_results_that_nobody_has(plane: RunningPlane, root: StateRoot) -> None:

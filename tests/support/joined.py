@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 
-from tests.support.plane import RunningPlane, http_client
+from tests.support.plane import PlaneProcess, RunningPlane, http_client
 
 
-def join_token(plane: RunningPlane, **asked: Any) -> str:
+def join_token(plane: RunningPlane | PlaneProcess, **asked: Any) -> str:
     """A fresh join token."""
     with plane.client() as admin:
         reply = admin.post("/join-tokens", json=asked)
@@ -24,7 +24,12 @@ def new_credential(name: str) -> str:
 
 
 def ask_to_join(
-    plane: RunningPlane, token: str, name: str, *, credential: str = "", instance: str = "instance-1"
+    plane: RunningPlane | PlaneProcess,
+    token: str,
+    name: str,
+    *,
+    credential: str = "",
+    instance: str = "instance-1",
 ) -> httpx.Response:
     """The exchange, whatever comes of it."""
     body = {"name": name, "instance": instance, "credential": credential or new_credential(name)}

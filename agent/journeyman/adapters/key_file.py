@@ -1,12 +1,14 @@
-"""A key of this host's own, made once and kept: what the clients of the proxy have to show."""
+"""Keys of this host's own, made once and kept: what the clients of the proxy have to show."""
 
 from __future__ import annotations
 
 import secrets
 from pathlib import Path
 
+from journeyman.core.proxy.config import Keys
+from journeyman.core.proxy.reach import Reach
 from journeyman.errors import HostError
-from journeyman_updater.contract import write_durably
+from journeyman_updater.contract import StateRoot, write_durably
 
 
 def established_key(path: Path) -> bytes:
@@ -28,3 +30,13 @@ def established_key(path: Path) -> bytes:
     if not key or len(key.split()) > 1:
         raise HostError(f"{path} holds no key", "Put one word there, or delete it: a new one is made.")
     return key
+
+
+def keys_of(root: StateRoot, reach: Reach | None) -> Keys:
+    """What the clients of the proxy have to show, those on other machines only where there may be any.
+
+    Raises:
+        HostError: as `established_key` does.
+    """
+    elsewhere = established_key(root.reach_key_file) if reach is not None and reach.has_key else b""
+    return Keys(established_key(root.proxy_key_file), elsewhere)

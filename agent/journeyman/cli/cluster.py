@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from journeyman.cli.output import print_json
 from journeyman.core.cluster_manifests import manifests
 from journeyman.core.node_name import checked_name
+from journeyman.errors import UsageError
+
+SERVICE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 
 
 @click.group(epilog="Example: journeyman cluster manifests desk attic | kubectl apply -f -")
@@ -26,6 +31,13 @@ def command() -> None:
     multiple=True,
     help="Of InferenceServices that the nodes serve, see docs/inference.md; without any, they serve none.",
 )
+@click.option(
+    "--register",
+    "registered",
+    multiple=True,
+    metavar="NAMESPACE/NAME",
+    help="InferenceService that the nodes may make reachable; see docs/proxy.md.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a List in JSON.")
 def print_manifests(
     *,
@@ -33,19 +45,22 @@ def print_manifests(
     account_namespace: str,
     task_namespaces: tuple[str, ...],
     service_namespaces: tuple[str, ...],
+    registered: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Print one ServiceAccount for each of NODES, its RBAC, and the admission policy for all, as YAML.
 
     Each account may speak for the FleetNode of its name, work on the tasks assigned to that, serve what is
     placed on it, and renew its own token. The first one is made by `kubectl create token journeyman-NAME
-    --namespace foreman-system`. The policy needs Kubernetes 1.30.
+    --namespace foreman-system`. With --register it may also write the Service and the EndpointSlice of that
+    name, and no other ones. The policy needs Kubernetes 1.30.
     """
     made = manifests(
         [checked_name(node) for node in nodes],
         account_namespace=account_namespace,
         task_namespaces=task_namespaces,
         service_namespaces=service_namespaces,
+        registered=[_service(each) for each in registered],
     )
     if as_json:
         print_json({"apiVersion": "v1", "kind": "List", "items": made})
@@ -53,3 +68,10 @@ def print_manifests(
     import yaml
 
     print(yaml.safe_dump_all(made, sort_keys=False, width=110), end="")
+
+
+def _service(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (SERVICE.fullmatch(name) and SERVICE.fullmatch(namespace) and slash):
+        raise UsageError(f"{text} is no service", "Name it like default/coder.")
+    return namespace, name

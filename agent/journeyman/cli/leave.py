@@ -34,6 +34,8 @@ def command(*, loaded: Loaded, force: bool, as_json: bool) -> None:
         return
     for task in left.tasks:
         print(f"handed back {task}")
+    for registration in left.registrations:
+        print(f"withdrew {registration}")
     for path in left.removed:
         print(f"removed {path}")
     print(WORDS[left.node].format(name=left.name))

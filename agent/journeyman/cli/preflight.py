@@ -13,7 +13,7 @@ import click
 from journeyman.cli.output import print_json
 from journeyman.cli.setting_flags import flags_for
 from journeyman.preflight import Findings, preflight
-from journeyman.settings import Loaded
+from journeyman.settings import Loaded, Settings
 
 NOT_READY = 1
 flags = flags_for(
@@ -45,17 +45,23 @@ def command(*, loaded: Loaded, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
     else:
-        _tell(found)
+        _tell(found, loaded.settings)
     sys.exit(NOT_READY if found.missing or found.releases else 0)
 
 
-def _tell(found: Findings) -> None:
+def _tell(found: Findings, settings: Settings) -> None:
     for line in found.allowed:
         print(f"ok       {line}")
     for line in found.missing:
         print(f"missing  {line}")
     if found.missing:
-        print(f"Have the admin run: journeyman cluster manifests {found.node} | kubectl apply -f -")
+        places = [
+            *(("--namespace", each) for each in settings.namespaces_of_tasks),
+            *(("--service-namespace", each) for each in settings.namespaces_of_services),
+            *(("--register", each) for each in found.services),
+        ]
+        words = " ".join([found.node, *(f"{option} {each}" for option, each in places)])
+        print(f"Have the admin run: journeyman cluster manifests {words} | kubectl apply -f -")
     for release in found.releases:
         print(f"selects  {release.name}, which would have this node run {release.version}. To exclude it:")
         patch = shlex.quote(json.dumps(release.patch))

@@ -28,7 +28,7 @@ def show(status: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         print_json(status)
         return
-    tables = {"holds", "tasks", "models", "services", "deadLetters"}
+    tables = {"holds", "tasks", "models", "services", "registrations", "deadLetters"}
     facts = [(key, value) for key, value in status.items() if key not in {*tables, "proxy"}]
     proxy = status.get("proxy")
     if isinstance(proxy, dict):

@@ -34,6 +34,7 @@ class AgentStatus:
         models: the model servers, as they show themselves.
         services: the services of the control plane that are this host's, as they show themselves.
         proxy: the one endpoint of all models, as it shows itself; empty where there is none.
+        registrations: what the cluster was told of the services that are reachable here.
     """
 
     node_name: str
@@ -50,6 +51,7 @@ class AgentStatus:
     models: Sequence[dict[str, Any]]
     services: Sequence[dict[str, Any]]
     proxy: dict[str, Any]
+    registrations: Sequence[dict[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
         phase = FleetNodePhase.DRAINING if self.holds else FleetNodePhase.READY
@@ -80,6 +82,7 @@ class AgentStatus:
             "models": list(self.models),
             "services": list(self.services),
             "proxy": self.proxy,
+            "registrations": list(self.registrations),
             "deadLetters": [
                 {"task": _task_of(letter), "why": letter.why, "file": letter.place}
                 for letter in self.dead_letters

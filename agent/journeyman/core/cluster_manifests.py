@@ -2,7 +2,7 @@
 
 RBAC pins what has a name; a ValidatingAdmissionPolicy says the rest, in the words of the embedded plane's own
 limits: a node writes no order to update and not the condition Ready, works on its own tasks alone, and tells
-of services alone that are placed on it.
+of services alone that are placed on it.  What lets it register them is in `cluster_registrations`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from journeyman.core.cluster_registrations import (
+    registration_manifests,
+    registration_rules,
+    registration_validations,
+)
 from journeyman.core.node_permissions import (
     FOR_ANY_NODE,
     FOR_OWN_NODE,
@@ -36,6 +41,7 @@ def manifests(
     account_namespace: str,
     task_namespaces: Sequence[str],
     service_namespaces: Sequence[str] = (),
+    registered: Sequence[tuple[str, str]] = (),
 ) -> list[JsonObject]:
     """All objects, in the order in which they can be applied.
 
@@ -44,6 +50,7 @@ def manifests(
         account_namespace: where their ServiceAccounts are.
         task_namespaces: where their tasks are.
         service_namespaces: where the InferenceServices are that they serve; none where they serve none.
+        registered: namespace and name of the InferenceServices that they may register as reachable.
     """
     places = [(TASKS, each) for each in task_namespaces] + [(SERVICES, each) for each in service_namespaces]
     return [
@@ -52,6 +59,7 @@ def manifests(
         *([_role("ClusterRole", SERVICES, FOR_SERVICES)] if service_namespaces else []),
         *_policy(account_namespace),
         *(item for node in nodes for item in _of_node(node, account_namespace, places)),
+        *(item for node in nodes if registered for item in _registering(node, account_namespace, registered)),
     ]
 
 
@@ -83,6 +91,17 @@ def _of_node(node: str, account_namespace: str, places: Iterable[tuple[str, str]
         yield _binding("RoleBinding", place, ("ClusterRole", role), subject)
 
 
+def _registering(node: str, namespace: str, services: Sequence[tuple[str, str]]) -> Iterator[JsonObject]:
+    account = account_of(node)
+    return registration_manifests(
+        node,
+        services,
+        account=account,
+        user=f"system:serviceaccount:{namespace}:{account}",
+        subject={"kind": "ServiceAccount", "name": account, "namespace": namespace},
+    )
+
+
 def _role(kind: str, name: str, permissions: Iterable[Permission], node: str = "") -> JsonObject:
     rules = [
         {"apiGroups": [each.resource.group], "resources": [each.path], "verbs": list(each.verbs)}
@@ -111,7 +130,10 @@ def _policy(account_namespace: str) -> Iterator[JsonObject]:
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {
-                "resourceRules": [_matched(each) for each in (FLEET_NODES, AGENTIC_TASKS, INFERENCE_SERVICES)]
+                "resourceRules": [
+                    *(_matched(each) for each in (FLEET_NODES, AGENTIC_TASKS, INFERENCE_SERVICES)),
+                    *registration_rules(),
+                ]
             },
             "matchConditions": [
                 {
@@ -147,6 +169,7 @@ def _validations(accounts: str) -> Iterator[tuple[str, str]]:
     yield from _of_nodes(accounts)
     yield from _of_tasks(accounts)
     yield from _of_services(accounts)
+    yield from registration_validations(accounts)
 
 
 def _of_nodes(accounts: str) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from journeyman import __version__
-from journeyman.adapters.durable_json import JsonSpool
+from journeyman.adapters.durable_json import JsonFile, JsonSpool
 from journeyman.adapters.http_control_plane import HttpControlPlane
 from journeyman.adapters.root_lock import root_lock
 from journeyman.adapters.system_clock import SystemClock
@@ -33,6 +33,7 @@ from journeyman.joining.invitations import revoke_credential
 from journeyman.joining.model import Say
 from journeyman.model.agentic_task import AgenticTask
 from journeyman.settings import Settings
+from journeyman.withdrawing import namespaces_in, remember, withdraw
 from journeyman_updater.contract import StateRoot
 
 POLL_SECONDS = 0.05
@@ -46,12 +47,14 @@ class Left:
     Attributes:
         name: of the FleetNode that was given back.
         tasks: that others may do now, `namespace/name`.
+        registrations: that were taken back, such as `Service default/coder`.
         node: `deleted`, `parted` where we may not delete it, or `unknown` where nobody could be asked.
         removed: files.
     """
 
     name: str
     tasks: list[str] = field(default_factory=list)
+    registrations: list[str] = field(default_factory=list)
     node: str = "unknown"
     removed: list[str] = field(default_factory=list)
 
@@ -115,6 +118,7 @@ async def _give_back(settings: Settings, left: Left) -> None:
     plane = HttpControlPlane(settings, SystemClock(), version=__version__)
     try:
         left.tasks = await _hand_back(plane, settings, left.name)
+        left.registrations = await _withdraw(plane, settings.root, left.name)
         left.node = await _delete_node(plane, left.name)
         if _is_node_credential(settings):
             with contextlib.suppress(NotFoundError):
@@ -137,6 +141,17 @@ async def _hand_back(plane: HttpControlPlane, settings: Settings, name: str) -> 
             await plane.patch(ref, hand_back_patch(task, "the node leaves", now), subresource="status")
             handed.append(task.reference)
     return handed
+
+
+async def _withdraw(plane: HttpControlPlane, root: StateRoot, name: str) -> list[str]:
+    """Takes back what the agent has registered as reachable."""
+    memory = JsonFile(root.registrations)
+    namespaces = namespaces_in(memory)
+    if not namespaces:
+        return []
+    gone = await withdraw(plane, name, namespaces)
+    remember(memory, ())
+    return gone
 
 
 async def _delete_node(plane: HttpControlPlane, name: str) -> str:

@@ -126,6 +126,10 @@ class FleetServices:
             if order.options is not None and (server := self._server_of(order)) is not None
         ]  # fmt: skip
 
+    def are_known(self) -> bool:
+        """Whether the control plane has told which services are this host's since it runs."""
+        return _together(self._services) is not None and _together(self._sources) is not None
+
     def service_of(self, model: str) -> str:
         """`namespace/name` of the service for which that model is served; empty for one of the settings."""
         found = (order.reference for order in self._orders if order.options and order.name == model)

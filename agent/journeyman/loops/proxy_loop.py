@@ -50,11 +50,11 @@ class ProxyLoop:
         clock: time.
         settings: whether there shall be one, its port and its limits.
         interpreter: the Python that runs it.
-        key: what its clients on this machine have to show; raises HostError if there is none.
-        reach_key: the same for those on others, where there may be any.
+        keys: what its clients have to show; raises HostError if there is none.
         memory: where the port of last time is kept.
         routes: where each model answers at this moment.
         version: of this release.
+        changed: called after each change of its phase.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class ProxyLoop:
         clock: Clock,
         settings: Settings,
         interpreter: Interpreter,
-        key: Callable[[], bytes],
-        reach_key: Callable[[], bytes],
+        keys: Callable[[], Keys],
         memory: Document,
         routes: Callable[[], Sequence[Route]],
         version: str,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._workers = workers
         self._clock = clock
         self._settings = settings
         self._interpreter = interpreter
-        self._key = key
-        self._reach_key = reach_key
+        self._keys = keys
         self._memory = memory
         self._routes = routes
         self._version = version
+        self._tell_others = changed
         self._policy = BackoffPolicy(settings.model_backoff_max_seconds, settings.model_healthy_seconds)
         self._state = begin(clock.monotonic())
         self._record: WorkerRecord | None = None
@@ -196,6 +196,7 @@ class ProxyLoop:
         log.info(
             "proxy_changed", phase=self._state.phase.value, base_url=self._url, reason=self._state.reason
         )
+        self._tell_others()
 
     async def _bring_up(self) -> Event:
         try:
@@ -227,10 +228,6 @@ class ProxyLoop:
             self._config(keys), self._label(keys), keys, routes_to_json(self._routes()), self._interpreter
         )
         return self._workers.start(f"proxy-{secrets.token_hex(4)}", spec, files)
-
-    def _keys(self) -> Keys:
-        has_other = self._reach is not None and self._reach.has_key
-        return Keys(self._key(), self._reach_key() if has_other else b"")
 
     def _wanted(self, keys: Keys) -> ProxyConfig:
         settings = self._settings

@@ -34,3 +34,6 @@ INFERENCE_SERVICES = Resource(
     INFERENCE_GROUP, VERSION, "inferenceservices", "InferenceService", namespaced=True
 )
 MODELS = Resource(INFERENCE_GROUP, VERSION, "models", "Model", namespaced=True)
+SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
+ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)

@@ -215,6 +215,10 @@ class Settings(BaseSettings):
         64, ge=1, le=512, description="Connections there that one address may have at a time."
     )
 
+    registration_interval_seconds: Seconds = Field(
+        30, description="Time between two heartbeats in the registration of a service that is reachable."
+    )
+
     probe_timeout_seconds: Seconds = Field(
         3, description="Time a program gets that is asked about this machine, such as nvidia-smi."
     )

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, ValidationInfo
 
 from journeyman.core.proxy.reach import checked_address, checked_sources
+from journeyman.settings.kinds import Words
 
 
 def _address(text: str, info: ValidationInfo) -> str:
     if not info.data.get("proxy", True):
         raise ValueError("it is the proxy that is reachable, and `proxy = false` does without one")
+    if not info.data.get("fleet_services", True):
+        raise ValueError("what is reachable is what the fleet has this host serve: set fleet_services = true")
     return checked_address(text)
-
-
-def _split(value: object) -> object:
-    """Environment variables spell a list `a,b`."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _sources(sources: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
@@ -36,4 +34,4 @@ def _sources(sources: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
 
 ReachAddress = Annotated[str, AfterValidator(_address)]
 # Below the address, which decides whether there have to be any.
-ReachSources = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_sources)]
+ReachSources = Annotated[Words, AfterValidator(_sources)]

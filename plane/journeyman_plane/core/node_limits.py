@@ -20,6 +20,7 @@ from journeyman.model.resources import (
     MODELS,
     Resource,
 )
+from journeyman_plane.core import registration_limits
 from journeyman_plane.core.paths import Target
 from journeyman_plane.errors import RequestError
 
@@ -63,6 +64,8 @@ def refusal(node: str, verb: str, target: Target) -> str:
         return "" if own else f'node "{node}" may {what} for itself only'
     if (resource.group, resource.plural) in READABLE and verb in READING:
         return ""
+    if registration_limits.is_registration(target) and not target.subresource:
+        return "" if verb in registration_limits.VERBS else f'node "{node}" may not {what}'
     given = (verbs for each, verbs in STATUS_VERBS.items() if _is(target, each))
     if target.subresource == "status" and verb in next(given, ()):
         return ""
@@ -78,6 +81,8 @@ def change_refusal(node: str, target: Target, before: Mapping[str, Any], after: 
         before: the stored object; empty for a new one.
         after: the object as it would be stored.
     """
+    if registration_limits.is_registration(target):
+        return registration_limits.change_refusal(node, target, before, after)
     if _is(target, INFERENCE_SERVICES):
         placed_on = ((before.get("metadata") or {}).get("annotations") or {}).get(PLACED_ON)
         return "" if placed_on == node else f'the service is not placed on node "{node}"'
@@ -86,6 +91,12 @@ def change_refusal(node: str, target: Target, before: Mapping[str, Any], after: 
     if target.subresource == "status":
         return _status_refusal(before.get("status") or {}, after.get("status") or {})
     return _node_refusal(node, before.get("metadata") or {}, after)
+
+
+def removal_refusal(node: str, target: Target, before: Mapping[str, Any]) -> str:
+    """Why a node may not delete that object, which `refusal` has let pass; empty if it may."""
+    is_registration = registration_limits.is_registration(target)
+    return registration_limits.removal_refusal(node, before) if is_registration else ""
 
 
 def forbidden(target: Target, why: str) -> RequestError:

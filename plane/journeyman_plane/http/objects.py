@@ -51,6 +51,11 @@ class Call:
         if self.node and (why := node_limits.change_refusal(self.node, self.target, before, after)):
             raise node_limits.forbidden(self.target, why)
 
+    def check_removal(self, before: JsonObject) -> None:
+        """Raises RequestError (403) for an object that a node may not delete."""
+        if self.node and (why := node_limits.removal_refusal(self.node, self.target, before)):
+            raise node_limits.forbidden(self.target, why)
+
     def selection(self) -> Callable[[JsonObject, Mapping[str, str]], bool]:
         """A predicate over (object, labels), from the selectors of the query.
 
@@ -239,6 +244,7 @@ async def delete(call: Call) -> Response:
         raise RequestError("the body is no DeleteOptions", status=400, reason="BadRequest")
     dry_run = call.dry_run or "All" in dry_runs
     preconditions = Preconditions(wanted.get("uid"), wanted.get("resourceVersion"))
+    call.check_removal(call.api.store.get(call.target.key))
     if call.target.resource.plural == "namespaces" and not dry_run:
         _empty_namespace(call, preconditions)
     last = call.api.store.delete(call.target.key, preconditions, dry_run=dry_run)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from journeyman.cli import root as cli
 from journeyman.core.cluster_manifests import manifests
 from journeyman.core.node_permissions import ALL, FOR_SERVICES
+from journeyman.errors import UsageError
 
 MADE = manifests(
     ["desk", "attic"],
@@ -79,7 +80,8 @@ def test_the_policy_denies_what_rbac_cannot_pin() -> None:
         path for rule in policy["spec"]["matchConstraints"]["resourceRules"] for path in rule["resources"]
     }
     kinds = ("fleetnodes", "agentictasks", "inferenceservices")
-    assert watched == {*kinds, *(f"{kind}/status" for kind in kinds)}
+    registrations = {"services", "endpointslices", "endpoints"}
+    assert watched == {*kinds, *(f"{kind}/status" for kind in kinds), *registrations}
     said = " ".join(each["message"] for each in policy["spec"]["validations"])
     for subject in (
         "own FleetNode alone",
@@ -105,3 +107,34 @@ def test_a_node_that_serves_nothing_of_the_fleet_reads_no_services() -> None:
     made = manifests(["desk"], account_namespace="fleet", task_namespaces=["default"])
     readable = {path for each in made for rule in each.get("rules", ()) for path in rule["resources"]}
     assert not readable & {"inferenceservices", "inferenceservices/status", "models"}
+
+
+def test_registering_is_granted_under_these_names_alone() -> None:
+    """RBAC names what is changed, and a policy of the node what is made; without names nothing is granted."""
+    services = [("default", "coder.large"), ("work", "chat")]
+    made = manifests(["desk"], account_namespace="fleet", task_namespaces=["default"], registered=services)
+    new = [each for each in made if each["metadata"]["name"] == "journeyman-desk-registrations"]
+    roles = [each for each in new if each["kind"] == "Role"]
+    assert [each["metadata"]["namespace"] for each in roles] == ["default", "work"]
+    for role, name in zip(roles, ("coder-large", "chat"), strict=True):
+        for rule in role["rules"]:
+            writes = {"update", "patch", "delete"} & set(rule["verbs"])
+            assert rule.get("resourceNames") == ([name] if writes else None)
+            assert "watch" not in rule["verbs"]
+    (policy,) = (each for each in new if each["kind"] == "ValidatingAdmissionPolicy")
+    ((condition,), (validation,)) = policy["spec"]["matchConditions"], policy["spec"]["validations"]
+    assert '"system:serviceaccount:fleet:journeyman-desk"' in condition["expression"]
+    assert validation["expression"].endswith('in ["default/coder-large", "work/chat"]')
+    bound = [each["subjects"][0]["name"] for each in new if each["kind"] == "RoleBinding"]
+    assert bound == ["journeyman-desk"] * 2
+    assert not [each for each in MADE if "registrations" in each["metadata"]["name"]]
+
+
+def test_the_command_takes_names_and_refuses_what_is_none() -> None:
+    """A name without its namespace could mean any."""
+    words = ["cluster", "manifests", "desk", "--register"]
+    printed = CliRunner().invoke(cli, [*words, "default/coder"])
+    assert "default/coder" in printed.output
+    for wrong in ("coder", "default/", "/coder", "default/a/b", "Default/coder", 'a/b"]'):
+        refused = CliRunner().invoke(cli, [*words, wrong])
+        assert isinstance(refused.exception, UsageError), wrong

@@ -12,18 +12,23 @@ from typing import Any
 import pytest
 
 from journeyman.adapters.durable_json import JsonFile
-from journeyman.adapters.key_file import established_key
+from journeyman.adapters.key_file import established_key, keys_of
 from journeyman.core.proxy.routes import Route, RouteState, routes_to_json
 from journeyman.core.worker_specs import Interpreter
 from journeyman.errors import HostError, WorkerError
 from journeyman.loops.proxy_loop import ProxyLoop
 from journeyman.settings import Settings
+from journeyman_updater.contract import StateRoot
 from tests.support.clock import FakeClock
 from tests.support.fake_workers import FakeWorkers
 
 STARTING = Route("tiny", RouteState.STARTING)
 READY = Route("tiny", RouteState.READY, "http://127.0.0.1:4000/v1")
-REACH: dict[str, Any] = {"proxy_reach_address": "10.0.0.7", "proxy_reach_sources": ["10.0.0.0/8"]}
+REACH: dict[str, Any] = {
+    "fleet_services": True,
+    "proxy_reach_address": "10.0.0.7",
+    "proxy_reach_sources": ["10.0.0.0/8"],
+}
 
 
 class House:
@@ -43,8 +48,7 @@ class House:
             clock=self.clock,
             settings=Settings(**values),
             interpreter=Interpreter("/opt/python"),
-            key=lambda: established_key(self.root / "agent" / "proxy.key"),
-            reach_key=lambda: established_key(self.root / "agent" / "proxy-reach.key"),
+            keys=lambda: keys_of(StateRoot(self.root), Settings(**values).reach),
             memory=JsonFile(self.root / "proxy.json"),
             routes=lambda: self.routes,
             version=version,

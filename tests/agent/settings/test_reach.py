@@ -12,7 +12,11 @@ from journeyman.core.proxy.reach import Reach
 from journeyman.errors import ConfigError
 from journeyman.settings import Settings, load_settings
 
-SAID = {"proxy_reach_address": "100.64.0.7", "proxy_reach_sources": ["10.0.0.0/8", "100.64.0.0/10"]}
+SAID = {
+    "fleet_services": True,
+    "proxy_reach_address": "100.64.0.7",
+    "proxy_reach_sources": ["10.0.0.0/8", "100.64.0.0/10"],
+}
 
 
 def settings(**values: Any) -> Settings:
@@ -57,6 +61,7 @@ def test_an_address_and_its_sources_are_a_door_with_a_key() -> None:
         ({"proxy_reach_sources": ["0.0.0.0/0"]}, "is everybody"),
         ({"proxy_reach_address": None}, "nobody connects without proxy_reach_address"),
         ({"proxy": False}, "does without one"),
+        ({"fleet_services": False}, "set fleet_services"),
     ],
 )
 def test_half_a_door_and_one_for_everybody_are_refused(values: dict[str, Any], said: str) -> None:
@@ -69,6 +74,7 @@ def test_half_a_door_and_one_for_everybody_are_refused(values: dict[str, Any], s
 def test_the_environment_spells_sources_as_a_list(tmp_path: Path) -> None:
     """Commas part them, and a mistake names the variable."""
     environ = {
+        "JOURNEYMAN_FLEET_SERVICES": "true",
         "JOURNEYMAN_PROXY_REACH_ADDRESS": "10.0.0.7",
         "JOURNEYMAN_PROXY_REACH_SOURCES": "10.1.0.0/16, 10.2.0.0/16",
     }

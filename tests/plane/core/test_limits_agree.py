@@ -16,7 +16,13 @@ from celpy.adapter import json_to_cel
 
 from journeyman.core.cluster_manifests import manifests
 from journeyman.model.inference import PLACED_ON
-from journeyman.model.resources import AGENTIC_TASKS, FLEET_NODES, INFERENCE_SERVICES
+from journeyman.model.resources import (
+    AGENTIC_TASKS,
+    ENDPOINT_SLICES,
+    FLEET_NODES,
+    INFERENCE_SERVICES,
+)
+from journeyman.model.resources import SERVICES as KUBE_SERVICES
 from journeyman_plane.adapters.crd_files import load_registry
 from journeyman_plane.core import node_limits
 from journeyman_plane.core.paths import Target
@@ -29,7 +35,9 @@ VERBS = {"CREATE": "create", "UPDATE": "patch", "DELETE": "delete"}
 ORDER = {"targetVersion": "1", "url": "https://u", "sha256": "a"}
 REGISTRY = load_registry()
 NODES, TASKS, SERVICES = FLEET_NODES.plural, AGENTIC_TASKS.plural, INFERENCE_SERVICES.plural
-GROUPS = {each.plural: each.group for each in (FLEET_NODES, AGENTIC_TASKS, INFERENCE_SERVICES)}
+OURS = (FLEET_NODES, AGENTIC_TASKS, INFERENCE_SERVICES)
+GROUPS = {each.plural: each.group for each in (*OURS, KUBE_SERVICES, ENDPOINT_SLICES)}
+MINE = {"llmkube.ai/managed-by": "metal-agent", "journeyman.dev/node": ME}
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,38 @@ def writes() -> Iterator[Write]:
     yield Write("UPDATE", TASKS, "", mine, mine)
     yield Write("CREATE", TASKS, "", None, mine)
     yield Write("DELETE", TASKS, "", mine, None)
+    yield from writes_of_registrations()
+
+
+def registration(spec: JsonObject | None = None, **metadata: Any) -> JsonObject:
+    body: JsonObject = {"metadata": {"name": "coder", "namespace": "default", **metadata}}
+    return body if spec is None else body | {"spec": spec}
+
+
+def writes_of_registrations() -> Iterator[Write]:
+    """Every write of a few Services and EndpointSlices, by right or not."""
+    named = {"kubernetes.io/service-name": "coder"}
+    marks: list[JsonObject] = [{}, {"labels": {}}, {"labels": MINE}, {"labels": MINE | named}]
+    marks += [{"labels": MINE | named | {key: "other"}} for key in MINE | named]
+    marks += [{"labels": MINE | named, "finalizers": ["a/b"]}]
+    marks += [{"labels": MINE | named, "ownerReferences": [{"name": "x"}]}]
+    marks += [{"labels": MINE | named, "finalizers": [], "ownerReferences": []}]
+    specs: list[JsonObject | None] = [None, {}, {"type": "ClusterIP", "selector": {}, "externalIPs": []}]
+    specs += [{"type": each} for each in ("NodePort", "LoadBalancer", "ExternalName")]
+    specs += [{"selector": {"app": "x"}}, {"externalIPs": ["10.0.0.1"]}, {"externalName": "evil.example"}]
+    bodies = {
+        KUBE_SERVICES.plural: [
+            *(registration(**each) for each in marks),
+            *(registration(each, labels=MINE) for each in specs),
+        ],
+        ENDPOINT_SLICES.plural: [registration(**each) for each in marks],
+    }
+    for plural, objects in bodies.items():
+        for body in objects:
+            yield Write("CREATE", plural, "", None, body)
+            yield Write("DELETE", plural, "", body, None)
+        for pair in itertools.product(objects, repeat=2):
+            yield Write("UPDATE", plural, "", *pair)
 
 
 def writes_of_services() -> Iterator[Write]:
@@ -106,14 +146,17 @@ def writes_of_services() -> Iterator[Write]:
 
 
 def said_by_the_plane(write: Write) -> str:
-    resource = REGISTRY.find(GROUPS[write.plural], FLEET_NODES.version, write.plural)
+    version = "v1" if write.plural in (KUBE_SERVICES.plural, ENDPOINT_SLICES.plural) else FLEET_NODES.version
+    resource = REGISTRY.find(GROUPS[write.plural], version, write.plural)
     assert resource is not None
     body = write.after or write.before or {}
     name = "" if write.operation == "CREATE" else body["metadata"]["name"]
     target = Target(resource, body["metadata"].get("namespace", ""), name, write.subresource)
     why = node_limits.refusal(ME, VERBS[write.operation], target)
-    if why or write.after is None:
+    if why:
         return why
+    if write.after is None:
+        return node_limits.removal_refusal(ME, target, write.before or {})
     return node_limits.change_refusal(ME, target, write.before or {}, write.after)
 
 

@@ -246,6 +246,79 @@ def test_the_node_cannot_be_kept_from_deletion(thief: httpx.Client) -> None:
     _forbidden(_patch(thief, f"{NODES}/mine", spec={"nodeName": "peer"}))
 
 
+KUBE_SERVICES = "/api/v1/namespaces/default/services"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+
+def _registration(name: str, node: str, **spec: Any) -> dict[str, Any]:
+    labels = {"llmkube.ai/managed-by": "metal-agent", "journeyman.dev/node": node}
+    labels["kubernetes.io/service-name"] = name
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def _slice(name: str, node: str, of: str = "") -> dict[str, Any]:
+    body = _registration(name, node) | {"addressType": "IPv4", "endpoints": []}
+    body["metadata"]["labels"]["kubernetes.io/service-name"] = of or name
+    del body["spec"]
+    return body
+
+
+def test_services_of_others_are_out_of_reach(plane: RunningPlane, thief: httpx.Client) -> None:
+    """A node changes, takes over and deletes no Service and no slice but those that are marked as its own."""
+    with plane.client() as admin:
+        plain = {"metadata": {"name": "shop"}, "spec": {"selector": {"app": "shop"}}}
+        _ok(admin.post(KUBE_SERVICES, json=plain))
+        _ok(admin.post(SLICES, json=_slice("shop", "") | {"metadata": {"name": "shop"}}))
+        for path, make in ((KUBE_SERVICES, _registration), (SLICES, _slice)):
+            _ok(admin.post(path, json=make("of-peer", "peer")))
+    marks = _registration("x", "mine")["metadata"]["labels"]
+    for path in (KUBE_SERVICES, SLICES):
+        for name in ("shop", "of-peer"):
+            before = _kept(plane, f"{path}/{name}")
+            _forbidden(_patch(thief, f"{path}/{name}", metadata={"labels": marks}))
+            _forbidden(_patch(thief, f"{path}/{name}", endpoints=[], spec={"ports": []}))
+            stolen = before | {"metadata": before["metadata"] | {"labels": marks}}
+            _forbidden(thief.put(f"{path}/{name}", json=stolen))
+            _forbidden(thief.delete(f"{path}/{name}"))
+            assert _kept(plane, f"{path}/{name}") == before
+        assert thief.delete(path).status_code == 405
+
+
+def test_no_service_catches_what_is_meant_for_others(plane: RunningPlane, thief: httpx.Client) -> None:
+    """A node makes no Service without its mark, with a selector or foreign addresses, and no odd slice."""
+    for spec in (
+        {"selector": {"app": "shop"}},
+        {"externalIPs": ["10.0.0.1"]},
+        {"type": "ExternalName", "externalName": "evil.example"},
+        {"type": "NodePort"},
+        {"type": "LoadBalancer"},
+    ):
+        _forbidden(thief.post(KUBE_SERVICES, json=_registration("evil", "mine", **spec)))
+    _forbidden(thief.post(KUBE_SERVICES, json=_registration("evil", "peer")))
+    _forbidden(thief.post(KUBE_SERVICES, json={"metadata": {"name": "evil"}}))
+    _forbidden(thief.post(SLICES, json=_slice("evil", "mine", of="shop")))
+    _forbidden(thief.post(SLICES, json=_slice("evil", "peer")))
+    held = _registration("evil", "mine")
+    held["metadata"]["finalizers"] = ["evil.example/stay"]
+    _forbidden(thief.post(KUBE_SERVICES, json=held))
+    _ok(thief.post(KUBE_SERVICES, json=_registration("good", "mine")))
+    _forbidden(_patch(thief, f"{KUBE_SERVICES}/good", spec={"externalIPs": ["10.0.0.1"]}))
+    assert _patch(thief, f"{KUBE_SERVICES}/good/status", status={"loadBalancer": {}}).status_code == 404
+    assert [each["metadata"]["name"] for each in _kept(plane, KUBE_SERVICES)["items"]] == ["good"]
+    assert _kept(plane, SLICES)["items"] == []
+
+
+def test_a_node_registers_itself_and_takes_it_back(thief: httpx.Client) -> None:
+    """Its own registrations it makes, finds, changes and deletes."""
+    for path, make in ((KUBE_SERVICES, _registration), (SLICES, _slice)):
+        _ok(thief.post(path, json=make("coder", "mine")))
+        found = _ok(thief.get(f"{path}?labelSelector=journeyman.dev/node=mine"))["items"]
+        assert [each["metadata"]["name"] for each in found] == ["coder"]
+        _ok(_patch(thief, f"{path}/coder", metadata={"annotations": {"llmkube.ai/agent-heartbeat": "x"}}))
+        _ok(thief.delete(f"{path}/coder"))
+        assert thief.get(f"{path}/coder").status_code == 404
+
+
 def test_what_an_agent_does_is_allowed(plane: RunningPlane, thief: httpx.Client) -> None:
     """A node beats, labels itself, works on what it was given and says so, and may leave."""
     _ok(_patch(thief, f"{NODES}/mine/status", status={"phase": "Ready", "agentVersion": "1.0.0"}))

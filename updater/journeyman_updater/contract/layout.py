@@ -90,6 +90,11 @@ class StateRoot:
         return self.agent / "proxy-reach.key"
 
     @property
+    def registrations(self) -> Path:
+        """In which namespaces the services of this host may be registered as reachable."""
+        return self.agent / "registrations.json"
+
+    @property
     def models(self) -> Path:
         """The model store."""
         return self.path / "models"
