@@ -52,7 +52,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "following": BELOW_ADAPTERS | {"settings", "waiting", "following"},
         # Takes back what a node has registered, for its agent and for one that leaves.
         "withdrawing": BELOW_ADAPTERS,
-        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving", "following", "withdrawing"},
+        # Asks for a certificate, for a join and for the loop that renews it.
+        "enrolment": BELOW_ADAPTERS,
+        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving", "following", "withdrawing", "enrolment"},
         # One endpoint for all models; apart from workers/, as people can run it, too.
         "proxy": FLOORS | {"core", "proxy"},
         # Workers share small helpers such as `telling`.
@@ -65,7 +67,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "releases": FLOORS | {"ports", "settings", "adapters", "client"},
         # What `journeyman join` and `leave` do.
         "joining": BELOW_ADAPTERS
-        | {"joining", "settings", "adapters", "client", "control", "withdrawing", "__init__"},
+        | {"joining", "settings", "adapters", "client", "control", "withdrawing", "enrolment", "__init__"},
         # What `journeyman install` does; programs, units and users are the updater's.
         "installation": BELOW_ADAPTERS
         | {"installation", "joining", "settings", "adapters", "client", "control", "__init__"},
@@ -78,7 +80,19 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "node_tasks": BELOW_ADAPTERS | {"settings", "loops"},
         "reachable": BELOW_ADAPTERS | {"settings", "adapters", "loops", "__init__"},
         "parts": BELOW_ADAPTERS
-        | {"settings", "adapters", "loops", "serving", "host_gates", "node_tasks", "reachable", "__init__"},
+        | {
+            "settings",
+            "adapters",
+            "loops",
+            "serving",
+            "host_gates",
+            "node_tasks",
+            "reachable",
+            "credentials",
+            "__init__",
+        },
+        # Which credential of this node has to be renewed, and by which loop.
+        "credentials": BELOW_ADAPTERS | {"settings", "adapters", "loops", "enrolment", "__init__"},
         # What the parts do when the host goes and comes back.
         "farewell": BELOW_ADAPTERS | {"settings", "adapters", "loops", "parts"},
         "app": BELOW_ADAPTERS | {"settings", "adapters", "loops", "parts", "farewell", "__init__"},

@@ -116,7 +116,7 @@ class Agent:
             self._parts.models.run(),
             *self._parts.services.loops(),
             self._parts.speeds.run(),
-            self._parts.tokens.run(),
+            self._parts.credential.run(),
             power_loop_of(self._parts, self._settings, power_of_this_host(self._settings)).run(),
             self._parts.proxy.run(),
             self._parts.registrations.run(),
@@ -209,6 +209,7 @@ class Agent:
             services=self._parts.services.snapshot(),
             proxy=self._parts.proxy.snapshot(),
             registrations=self._parts.registrations.snapshot(),
+            credential_error=self._parts.credential.problem,
         ).to_json()
 
     async def _stop(self, args: JsonObject) -> JsonObject:

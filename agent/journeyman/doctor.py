@@ -101,7 +101,7 @@ def _other_agent(settings: Settings, found: JsonObject, now: datetime) -> list[C
 
 
 async def server(settings: Settings) -> list[Check]:
-    """Whether the control plane answers and takes the token, and whether the clocks agree.
+    """Whether the control plane answers and takes the credential, and whether the clocks agree.
 
     It is the one that `journeyman up` runs here where no other is named.
     """
@@ -139,6 +139,6 @@ async def server(settings: Settings) -> list[Check]:
         ]
     return [
         *others,
-        Check("server", True, f"{plane.access.server} answers and takes the token"),
+        Check("server", True, f"{plane.access.server} answers and takes the credential"),
         Check("clock", True, "right"),
     ]

@@ -7,6 +7,9 @@
     ├── ControlPlaneError     (69)  the other side, or the way to it
     │   ├── UnreachableError  (69)  no answer: refused, timed out, name not found
     │   ├── UnauthorizedError (77)  401 or 403: the credential is wrong or too weak
+    │   │   └── DeniedError   (77)  an administrator has denied the request for a certificate
+    │   ├── CertificateError  (69)  the signer failed, or signed what is of no use to us
+    │   ├── PendingError      (79)  nobody has approved the request for a certificate yet
     │   ├── NotFoundError     (66)  404
     │   ├── ConflictError     (75)  409: somebody else wrote first, or the name is taken
     │   ├── ExpiredError      (69)  410: the resourceVersion is too old; list again
@@ -97,6 +100,20 @@ class UnauthorizedError(ControlPlaneError):
     """The credential is missing, wrong or too weak (401, 403)."""
 
     exit_code = 77
+
+
+class DeniedError(UnauthorizedError):
+    """An administrator has denied the request for a certificate."""
+
+
+class CertificateError(ControlPlaneError):
+    """The signer could not sign, or what it signed is no certificate that this node can use."""
+
+
+class PendingError(ControlPlaneError):
+    """Nobody has approved the request for a certificate in time.  The same command goes on with it."""
+
+    exit_code = 79
 
 
 class NotFoundError(ControlPlaneError):

@@ -27,7 +27,6 @@ from journeyman.adapters.proxy_traffic import ProxyTraffic
 from journeyman.adapters.release_report import ReleaseReport
 from journeyman.adapters.speed_probe import HttpLongSpeedProbe, HttpSpeedProbe
 from journeyman.adapters.system_clock import SystemClock
-from journeyman.adapters.token_file import TokenFile
 from journeyman.adapters.tools_probe import HttpToolsProbe
 from journeyman.adapters.update_progress import told_of_update
 from journeyman.adapters.updater_waker import UpdaterWaker
@@ -39,6 +38,7 @@ from journeyman.core.holds import Hold, Holds, Owner
 from journeyman.core.node_name import checked_name
 from journeyman.core.speed import Quantity
 from journeyman.core.worker_specs import Interpreter
+from journeyman.credentials import renewal_of
 from journeyman.host_gates import (
     gates_of_this_host,
     keep_awake_of_this_host,
@@ -51,7 +51,6 @@ from journeyman.loops.model_server_loop import ModelServerLoop
 from journeyman.loops.proxy_loop import ProxyLoop
 from journeyman.loops.remote_verbs import RemoteVerbs
 from journeyman.loops.speed_loop import SpeedLoop
-from journeyman.loops.token_loop import TokenLoop
 from journeyman.model.fleet_node import LABEL_AGENT, Capability, FleetNode
 from journeyman.node_tasks import Means, NodeTasks
 from journeyman.ports import JsonObject
@@ -122,7 +121,7 @@ class Parts:
         self._ladder = ladder_of_this_host(settings, self.gates, [self.tasks.runner, self.lane, self.models])
         self._remote = RemoteVerbs(self.holds, self._running)
         self.heartbeat = self._heartbeat_loop()
-        self.tokens = self._token_loop()
+        self.credential = renewal_of(settings, self.plane, self.clock, self.identity.node_name)
 
     def _model_servers(self, store: FileModelStore) -> ModelServerLoop:
         return ModelServerLoop(
@@ -218,19 +217,6 @@ class Parts:
             changed=self.awake.decide,
         )
 
-    def _token_loop(self) -> TokenLoop:
-        root = self._settings.root
-        file = TokenFile(root.token_file)
-        # A token file elsewhere is somebody else's to renew.
-        is_ours = self.plane.access.token_file == str(root.token_file)
-        return TokenLoop(
-            api=self.plane,
-            clock=self.clock,
-            read=file.read if is_ours else str,
-            write=file.write,
-            interval_seconds=self._settings.token_check_seconds,
-        )
-
     def _heartbeat_loop(self) -> HeartbeatLoop:
         return HeartbeatLoop(
             plane=self.plane,
@@ -246,6 +232,7 @@ class Parts:
                     *self.awake.told(),
                     *told_of_update(self._settings.root),
                     *self._remote.told(),
+                    *self.credential.told(),
                 ),
                 # An agent that was started by hand would let a rollout wait until it halts.
                 updatable=lambda: self.gates.updatable() if self.release.is_guarded else "false",

@@ -9,7 +9,7 @@ from itertools import chain
 from journeyman.adapters.http_control_plane import HttpControlPlane
 from journeyman.client import NODES, control_plane
 from journeyman.core.cluster_registrations import registration_questions
-from journeyman.core.node_permissions import FOR_SERVICES, questions
+from journeyman.core.node_permissions import FOR_CERTIFICATES, FOR_SERVICES, questions
 from journeyman.core.release_selection import excluding_patch, that_would_select
 from journeyman.errors import ConfigError, NotFoundError, UnauthorizedError
 from journeyman.model.agent_release import AgentRelease
@@ -79,6 +79,8 @@ async def preflight(settings: Settings) -> Findings:
             services = await _services(plane, settings)
             found.services = ["/".join(each) for each in services]
             asked.append(registration_questions(services, settings.namespaces_of_services))
+        if settings.certificate_file is not None:
+            asked.append(questions(settings.node_name, "", FOR_CERTIFICATES))
         # What is no namespace's is the same question for each of them.
         for question in dict.fromkeys(chain.from_iterable(asked)):
             reply = await plane.post(REVIEWS, question.to_wire())

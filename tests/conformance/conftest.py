@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.api_server import ApiServer, client_of, differences
+from tests.support.certificate_clusters import Cluster, front_of_a_plane, real_cluster
 from tests.support.plane import running_plane
 
 # So many changes the plane keeps: few, so that a version is soon too old.
@@ -23,6 +24,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         servers += ["real"] if metafunc.config.getoption("--real-apiserver") else []
         servers += ["given"] if metafunc.config.getoption("--api-server") else []
         metafunc.parametrize("kubeconfig", servers, indirect=True, scope="session")
+    if "cluster" in metafunc.fixturenames:
+        # The embedded plane signs no certificates; a small server in front of it does.
+        servers = ["front", *(["real"] if metafunc.config.getoption("--real-apiserver") else [])]
+        metafunc.parametrize("cluster", servers, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +40,17 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         yield request.getfixturevalue("real_kubeconfig")
     else:
         yield Path(request.config.getoption("--api-server"))
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One that signs certificates of nodes."""
+    if request.param == "front":
+        with front_of_a_plane(tmp_path_factory.mktemp("front")) as found:
+            yield found
+    else:
+        with real_cluster(request.getfixturevalue("real_kubeconfig")) as real:
+            yield real
 
 
 @pytest.fixture

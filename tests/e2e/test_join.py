@@ -17,6 +17,7 @@ from journeyman.adapters.durable_json import JsonFile
 from journeyman.core.ca_pin import pin_of
 from journeyman.errors import (
     AlreadyRunningError,
+    CertificateError,
     ConfigError,
     HostError,
     JourneymanError,
@@ -99,6 +100,14 @@ def test_a_join_writes_what_agent_and_updater_need(plane: RunningPlane, root: St
     node = NodeFile.from_json(root.node_file.read_bytes())
     assert node == NodeFile("desk", plane.url, ca_file=str(root.ca_file), token_file=str(root.token_file))
     assert not list(root.path.glob("*.joining"))
+
+
+def test_a_plane_signs_no_certificates(plane: RunningPlane, root: StateRoot) -> None:
+    """`--csr` on an embedded plane says so, and which way is the right one there; nothing is installed."""
+    with pytest.raises(CertificateError, match="signs no certificates") as refused:
+        joined(plane, root, "desk", token=plane.token, by_certificate=True)
+    assert "journeyman plane join-token" in refused.value.advice
+    assert not root.node_file.exists()
 
 
 def test_an_agent_that_has_joined_works_and_leaves(plane: RunningPlane, root: StateRoot) -> None:

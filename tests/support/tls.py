@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PEM = serialization.Encoding.PEM
 LIFE = timedelta(days=1)
@@ -47,6 +47,17 @@ class Authority:
         )
         self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
 
+    @classmethod
+    def of(cls, certificate: Path, key: Path) -> Authority:
+        """One whose files are there already."""
+        made = cls()
+        made.pem = certificate.read_text()
+        made._name = x509.load_pem_x509_certificate(made.pem.encode()).subject
+        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        made._key = loaded
+        return made
+
     def issue(self, name: str, *, host: str = "") -> Pair:
         """A certificate for a client of that name, or for a server of that host."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -58,6 +69,47 @@ class Authority:
         certificate = builder.sign(self._key, hashes.SHA256())
         secret = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return Pair(certificate.public_bytes(PEM).decode(), secret.decode())
+
+    def sign(
+        self,
+        request: str,
+        *,
+        life: timedelta = LIFE,
+        since: datetime | None = None,
+        as_user: str = "",
+        public_key_of: str = "",
+    ) -> str:
+        """The certificate that a request asks for, as a signer of Kubernetes makes it.
+
+        Args:
+            request: PEM text.
+            life: of the certificate.
+            since: when it becomes good; now where it is left out.
+            as_user: another common name than that of the request.
+            public_key_of: PEM text of a certificate whose key is put in the place of the request's.
+        """
+        asked = x509.load_pem_x509_csr(request.encode())
+        assert asked.is_signature_valid
+        subject = asked.subject
+        if as_user:
+            subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, as_user)])
+        key = asked.public_key()
+        if public_key_of:
+            key = x509.load_pem_x509_certificate(public_key_of.encode()).public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        begin = since or datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begin)
+            .not_valid_after(begin + life)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        return certificate.public_bytes(PEM).decode()
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         now = datetime.now(UTC)

@@ -41,6 +41,8 @@ def access_of(
             settings.server,
             ca_file=str(settings.ca_file or ""),
             token_file=str(settings.token_file or ""),
+            certificate_file=str(settings.certificate_file or ""),
+            key_file=str(settings.certificate_file or ""),
         )
     loaded = _kubeconfig(settings, environ)
     if loaded is None:

@@ -1,4 +1,4 @@
-"""As whom we speak: a token in a file, a token of a kubeconfig, or what a plugin prints."""
+"""As whom we speak: a token or a certificate in a file, a token of a kubeconfig, or what a plugin prints."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from journeyman.adapters.client_certificate import split
 from journeyman.adapters.tls import Certificate
 from journeyman.errors import ConfigError, UnauthorizedError
 from journeyman.model.access import Access, CredentialPlugin
@@ -41,17 +42,24 @@ class Credential(Protocol):
         """What came with the last headers; a certificate only if it is another one than the kubeconfig's."""
         ...
 
+    def shown(self) -> Certificate | None:
+        """The certificate to show now, if it may be another one than the kubeconfig's."""
+        ...
+
     def forget(self) -> None:
         """The server refused it: get it anew even if it looks good."""
         ...
 
 
 def credential_of(access: Access, clock: Clock, *, plugin_seconds: float) -> Credential:
-    """The credential of an access.  Raises ConfigError if a token file holds none."""
+    """The credential of an access.  Raises ConfigError if its file holds none."""
     if access.plugin is not None:
         return PluginCredential(access, access.plugin, clock, plugin_seconds)
     if access.token_file:
         return BearerToken(Path(access.token_file))
+    if access.certificate_file and access.certificate_file == access.key_file:
+        # One file is replaced as a whole; of two, one might be new already and the other not yet.
+        return RenewedCertificate(Path(access.certificate_file))
     return FixedToken(access.token)
 
 
@@ -68,8 +76,85 @@ class FixedToken:
     def held(self) -> Held:
         return self._held
 
+    def shown(self) -> Certificate | None:
+        return None
+
     def forget(self) -> None:
         """There is no other one."""
+
+
+class _ChangingFile:
+    """A small file that is read again whenever it has changed.
+
+    Args:
+        path: the file.
+        what: it is, for messages.
+        setting: its name.
+    """
+
+    def __init__(self, path: Path, what: str, setting: str) -> None:
+        self._path = path
+        self._what = f"the {what} {path}"
+        self._setting = setting
+        self._stamp: tuple[int, int, int] | None = None
+
+    def forget(self) -> None:
+        """Lets the next `changed` read it even if it looks unchanged."""
+        self._stamp = None
+
+    def changed(self) -> str | None:
+        """Its text; None if it is what it was.  Raises ConfigError."""
+        try:
+            facts = self._path.stat()
+            stamp = (facts.st_mtime_ns, facts.st_ino, facts.st_size)
+            if stamp == self._stamp:
+                return None
+            text = self._path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"{self._what} cannot be read: {error.strerror}",
+                f"Set {self._setting} to a readable file.",
+            ) from error
+        except ValueError as error:
+            raise ConfigError(f"{self._what} is no text") from error
+        self._stamp = stamp
+        return text
+
+
+class RenewedCertificate:
+    """The certificate with its key in one file, read again whenever the file has changed.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = _ChangingFile(path, "client certificate", "certificate_file")
+        self._pair: Certificate = "", ""
+        self._read()
+
+    async def headers(self) -> dict[str, str]:
+        """None; the last good certificate is shown while somebody is replacing the file."""
+        with suppress(ConfigError):
+            self._read()
+        return {}
+
+    def held(self) -> Held:
+        return Held()
+
+    def shown(self) -> Certificate | None:
+        return self._pair
+
+    def forget(self) -> None:
+        """The server refused it: read the file even if it looks unchanged."""
+        self._file.forget()
+
+    def _read(self) -> None:
+        if (text := self._file.changed()) is not None:
+            self._pair = split(text)
 
 
 class BearerToken:
@@ -84,7 +169,7 @@ class BearerToken:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int, int] | None = None
+        self._file = _ChangingFile(path, "token file", "token_file")
         self._token = ""
         self._read()
 
@@ -97,30 +182,25 @@ class BearerToken:
     def held(self) -> Held:
         return Held()
 
+    def shown(self) -> Certificate | None:
+        return None
+
     def forget(self) -> None:
         """The server refused the token: read the file even if it looks unchanged."""
-        self._stamp = None
+        self._file.forget()
 
     def _read(self) -> None:
-        path = self._path
-        try:
-            facts = path.stat()
-            stamp = (facts.st_mtime_ns, facts.st_ino, facts.st_size)
-            if stamp == self._stamp:
-                return
-            token = path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(
-                f"the token file {path} cannot be read: {error.strerror}",
-                "Set token_file to a readable file.",
-            ) from error
-        except ValueError as error:
-            raise ConfigError(f"the token file {path} is no text") from error
+        text = self._file.changed()
+        if text is None:
+            return
+        token = text.strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
+            # It is looked at again with the next request, as somebody may be writing it.
+            self._file.forget()
             raise ConfigError(
-                f"the token file {path} does not hold one token", "It must be one line of ASCII."
+                f"the token file {self._path} does not hold one token", "It must be one line of ASCII."
             )
-        self._token, self._stamp = token, stamp
+        self._token = token
 
 
 class PluginCredential:
@@ -156,6 +236,9 @@ class PluginCredential:
 
     def held(self) -> Held:
         return self._held
+
+    def shown(self) -> Certificate | None:
+        return self._held.certificate
 
     def forget(self) -> None:
         self._is_known = False

@@ -22,7 +22,7 @@ DEAD_LETTERS_KEPT = 100
 
 
 class JsonFile:
-    """The port `Document` on a file."""
+    """The ports `Document` and `RemovableDocument` on a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,6 +34,12 @@ class JsonFile:
         with _explained(self._path):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_durably(self._path, json.dumps(value, sort_keys=True).encode())
+
+    def remove(self) -> None:
+        with _explained(self._path):
+            if self._path.exists():
+                self._path.unlink()
+                sync_directory(self._path.parent)
 
 
 class JsonSpool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,13 +22,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from journeyman.adapters.access import access_of
+from journeyman.adapters.client_certificate import expired_refusal
 from journeyman.adapters.credentials import Held, credential_of
 from journeyman.adapters.tls import Certificate, context_for
 from journeyman.core.api_errors import error_for, error_in_watch, object_of, unreachable
 from journeyman.core.clock_offset import ClockOffset
 from journeyman.core.server_url import is_loopback
 from journeyman.core.service_account_token import expiry_of
-from journeyman.errors import ControlPlaneError
+from journeyman.errors import ConfigError, ControlPlaneError, UnauthorizedError
 from journeyman.model.access import Access
 from journeyman.ports import Clock, Collection, JsonObject, ObjectList, ObjectRef, WatchEvent
 from journeyman.settings import Settings
@@ -51,6 +53,7 @@ class HttpControlPlane:
         clock: for the offset to the server's clock.
         version: ours, for the User-Agent header.
         environ: where $KUBECONFIG and the home are looked for; this process's where it is left out.
+        access: how it is reached, in place of what they say.
 
     Attributes:
         access: what was found.
@@ -67,15 +70,16 @@ class HttpControlPlane:
         version: str,
         environ: Mapping[str, str] | None = None,
         platform: str = sys.platform,
+        access: Access | None = None,
     ) -> None:
-        self.access = access_of(settings, os.environ if environ is None else environ)
+        self.access = access or access_of(settings, os.environ if environ is None else environ)
         self._server = self.access.server
         self._credential = credential_of(
             self.access, clock, plugin_seconds=settings.credential_plugin_timeout_seconds
         )
         # What a person has named is looked at now; the CAs of this system can wait for the first request.
-        self._context = context_for(self.access) if _names_files(self.access) else None
-        self._shown: Certificate | None = None
+        self._shown: Certificate | None = self._credential.shown()
+        self._context = context_for(self.access, self._shown) if _names_files(self.access) else None
         self._timeout_seconds = settings.request_timeout_seconds
         self._watch_seconds = settings.watch_seconds
         self._watch_stall_seconds = settings.watch_stall_seconds
@@ -239,9 +243,16 @@ class HttpControlPlane:
         if response.status_code != HTTPStatus.UNAUTHORIZED:
             return error
         self._credential.forget()
-        shown = response.request.headers.get("authorization", "").removeprefix("Bearer ")
         now = self._clock.now() + timedelta(seconds=self.clock_offset_seconds())
-        return expiry_of(shown, error, now) or error
+        shown = response.request.headers.get("authorization", "").removeprefix("Bearer ")
+        return self._expired(error) or expiry_of(shown, error, now) or error
+
+    def _expired(self, error: ControlPlaneError) -> ControlPlaneError | None:
+        """The same with its reason, where the certificate in our file is over."""
+        if self._shown is None or self.access.plugin is not None:
+            return None
+        now = self._clock.now() + timedelta(seconds=self.clock_offset_seconds())
+        return expired_refusal(self._shown[0], error, now)
 
     def _note_date(self, text: str | None, sent_at: datetime) -> None:
         try:
@@ -255,15 +266,15 @@ class HttpControlPlane:
         self._offset = self._offset.after((date - middle).total_seconds() + 0.5)
 
     async def _open_client(self) -> httpx.AsyncClient:
-        """The client; a new one where a plugin has given us another certificate to show."""
-        shown = self._credential.held().certificate
+        """The client; a new one where there is another certificate to show."""
+        shown = self._credential.shown()
         if shown != self._shown:
             await self.aclose()
             self._context = None
         if self._client is None:
             httpx = _httpx()
             loopback = is_loopback(urlsplit(self._server).hostname or "")
-            self._context = self._context or context_for(self.access, shown)
+            self._context = self._context or self._context_with(shown)
             self._shown = shown
             self._client = httpx.AsyncClient(
                 verify=self._context,
@@ -276,6 +287,13 @@ class HttpControlPlane:
             )
         return self._client
 
+    def _context_with(self, shown: Certificate | None) -> ssl.SSLContext:
+        try:
+            return context_for(self.access, shown)
+        except ConfigError as error:
+            # At this moment; whoever prints or writes the certificate may do better the next time.
+            raise UnauthorizedError(error.message, error.advice) from error
+
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
         """Lets out nothing but errors of ours (and cancellation)."""
@@ -285,7 +303,11 @@ class HttpControlPlane:
         except httpx.DecodingError as error:
             raise ControlPlaneError(f"{what}: the reply cannot be unpacked: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
-            raise unreachable(what, error, server=self._server, platform=self._platform) from error
+            found = unreachable(what, error, server=self._server, platform=self._platform)
+            # A server that proves its clients in the handshake hangs up where a kube-apiserver answers 401,
+            # and its last words get here or not.
+            hung_up = isinstance(error, httpx.ReadError) or "ALERT_CERTIFICATE_EXPIRED" in found.message
+            raise (self._expired(found) if hung_up else None) or found from error
 
 
 def _httpx() -> Any:

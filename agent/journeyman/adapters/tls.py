@@ -39,7 +39,7 @@ def context_for(access: Access, shown: Certificate | None = None) -> ssl.SSLCont
 
     Args:
         access: whom to trust, and the client certificate.
-        shown: a client certificate in place of that one, from a plugin.
+        shown: a client certificate in place of that one, from a plugin or from a file that changes.
 
     Raises:
         ConfigError: a file cannot be read, or is not what it should be.
@@ -53,7 +53,7 @@ def context_for(access: Access, shown: Certificate | None = None) -> ssl.SSLCont
     elif access.server.startswith("https:"):
         _trust_the_usual(context)
     if shown is not None:
-        _show(context, shown, "the credential plugin")
+        _show(context, shown, access.certificate_file or "the credential plugin")
     elif access.certificate_file or access.certificate_data:
         certificate = access.certificate_data or _text(access.certificate_file, "client certificate")
         key = access.key_data or _text(access.key_file, "client key")

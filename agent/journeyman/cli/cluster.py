@@ -21,6 +21,13 @@ def command() -> None:
 
 @command.command("manifests", epilog="Example: journeyman cluster manifests desk attic | kubectl apply -f -")
 @click.argument("nodes", nargs=-1, required=True)
+@click.option(
+    "--credential",
+    type=click.Choice(["token", "certificate"]),
+    default="token",
+    show_default=True,
+    help="How the nodes speak: by the token of a ServiceAccount, or by a certificate of `join --csr`.",
+)
 @click.option("--account-namespace", default="foreman-system", show_default=True, help="Of ServiceAccounts.")
 @click.option(
     "--namespace", "task_namespaces", multiple=True, default=("default",), show_default=True, help="Of tasks."
@@ -38,14 +45,22 @@ def command() -> None:
     metavar="NAMESPACE/NAME",
     help="InferenceService that the nodes may make reachable; see docs/proxy.md.",
 )
+@click.option(
+    "--create-namespace",
+    "create_namespaces",
+    is_flag=True,
+    help="Print the namespaces, too: where LLMKube is not installed yet.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a List in JSON.")
 def print_manifests(
     *,
     nodes: tuple[str, ...],
+    credential: str,
     account_namespace: str,
     task_namespaces: tuple[str, ...],
     service_namespaces: tuple[str, ...],
     registered: tuple[str, ...],
+    create_namespaces: bool,
     as_json: bool,
 ) -> None:
     """Print one ServiceAccount for each of NODES, its RBAC, and the admission policy for all, as YAML.
@@ -54,6 +69,10 @@ def print_manifests(
     placed on it, and renew its own token. The first one is made by `kubectl create token journeyman-NAME
     --namespace foreman-system`. With --register it may also write the Service and the EndpointSlice of that
     name, and no other ones. The policy needs Kubernetes 1.30.
+
+    With `--credential certificate` the rights are those of the user `journeyman:node:NAME`, and the one
+    ServiceAccount `node-bootstrapper` may do nothing but ask for certificates: its token is what
+    `journeyman join --csr` wants.
     """
     made = manifests(
         [checked_name(node) for node in nodes],
@@ -61,6 +80,8 @@ def print_manifests(
         task_namespaces=task_namespaces,
         service_namespaces=service_namespaces,
         registered=[_service(each) for each in registered],
+        certificates=credential == "certificate",
+        create_namespaces=create_namespaces,
     )
     if as_json:
         print_json({"apiVersion": "v1", "kind": "List", "items": made})

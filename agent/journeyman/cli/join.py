@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from journeyman.cli.durations import DURATION
 from journeyman.cli.output import print_json
 from journeyman.errors import UsageError
 from journeyman.joining import Joined, JoinRequest, join
@@ -22,6 +23,10 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.argument("server", metavar="[URL]", default="")
 @click.option("--token-file", type=FILE, help="Join token, or token of a ServiceAccount.")
+@click.option("--csr", "by_certificate", is_flag=True, help="Ask for a client certificate with that token.")
+@click.option(
+    "--wait", type=DURATION, default="10m", show_default=True, help="With --csr: how long for an approval."
+)
 @click.option("--kubeconfig", type=FILE, help="Kubeconfig in place of URL and token; its context is copied.")
 @click.option("--context", help="Context of the kubeconfig; without it the current one.")
 @click.option("--ca-hash", default="", help="SHA-256 of the CA certificate that the plane hands out.")
@@ -39,8 +44,13 @@ def command(*, as_json: bool, **given: Any) -> None:
     """Join the control plane at URL: get a credential of this node's own, and write the settings.
 
     The token is one from `journeyman plane join-token`, which is spent, or that of a ServiceAccount, which is
-    copied, as is a kubeconfig. Exits with 76 if another agent beats under the name, with 77 if the credential
-    is refused, with 78 if nobody vouches for the CA or a setting is in the way.
+    copied, as is a kubeconfig. With --csr it only asks the cluster for a certificate, and is then forgotten:
+    the key is made here and stays here, and this waits until an administrator has approved the request. Cut
+    off or too late, the same command goes on with the same request.
+
+    Exits with 76 if another agent beats under the name, with 77 if the credential is refused or the request
+    is denied, with 78 if nobody vouches for the CA or a setting is in the way, with 79 if nobody has approved
+    in time.
     """
     joined = join(request_of(given), lambda line: print(f"journeyman: {line}", file=sys.stderr))
     if as_json:
@@ -55,6 +65,8 @@ def request_of(given: dict[str, Any]) -> JoinRequest:
         raise UsageError(
             "a join needs URL and --token-file, or --kubeconfig", "See `journeyman join --help`."
         )
+    if given.get("by_certificate") and not given["token_file"]:
+        raise UsageError("--csr needs a --token-file that may ask for a certificate")
     names = ("state_root", "allow_insecure_http", "kubeconfig", "context")
     flags = {name: given.get(name) for name in names}
     loaded = load_settings(flags, os.environ, default_root=given.get("default_root"))
@@ -71,6 +83,8 @@ def request_of(given: dict[str, Any]) -> JoinRequest:
         labels=labels,
         roles=given.get("roles", ()),
         namespaces=tuple(dict.fromkeys(given.get("namespaces", ()))),
+        by_certificate=bool(given.get("by_certificate")),
+        wait_seconds=given.get("wait") or 0.0,
         trust=_asked,
     )
 

@@ -22,6 +22,7 @@ flags = flags_for(
         "server",
         "token_file",
         "ca_file",
+        "certificate_file",
         "kubeconfig",
         "context",
         "namespace",
@@ -56,6 +57,7 @@ def _tell(found: Findings, settings: Settings) -> None:
         print(f"missing  {line}")
     if found.missing:
         places = [
+            *([("--credential", "certificate")] if settings.certificate_file else []),
             *(("--namespace", each) for each in settings.namespaces_of_tasks),
             *(("--service-namespace", each) for each in settings.namespaces_of_services),
             *(("--register", each) for each in found.services),

@@ -60,7 +60,16 @@ setting_flags = flags_for(tuple(name for name in Settings.model_fields if name n
 local_flags = flags_for(("state_root",))
 # What it takes to speak to a control plane.
 client_flags = flags_for(
-    ("state_root", "server", "token_file", "ca_file", "kubeconfig", "context", "namespace")
+    (
+        "state_root",
+        "server",
+        "token_file",
+        "ca_file",
+        "certificate_file",
+        "kubeconfig",
+        "context",
+        "namespace",
+    )
 )
 
 

@@ -35,6 +35,7 @@ class AgentStatus:
         services: the services of the control plane that are this host's, as they show themselves.
         proxy: the one endpoint of all models, as it shows itself; empty where there is none.
         registrations: what the cluster was told of the services that are reachable here.
+        credential_error: why our credential could not be renewed, or an empty string.
     """
 
     node_name: str
@@ -52,6 +53,7 @@ class AgentStatus:
     services: Sequence[dict[str, Any]]
     proxy: dict[str, Any]
     registrations: Sequence[dict[str, Any]]
+    credential_error: str
 
     def to_json(self) -> dict[str, Any]:
         phase = FleetNodePhase.DRAINING if self.holds else FleetNodePhase.READY
@@ -64,6 +66,7 @@ class AgentStatus:
             "phase": phase.value,
             "lastHeartbeatAt": _time(self.last_beat_at),
             "lastHeartbeatError": self.last_beat_error,
+            "credentialError": self.credential_error,
             "undelivered": self.undelivered,
             "holds": [
                 {"owner": hold.owner.value, "reason": hold.reason, "until": _time(hold.until)}

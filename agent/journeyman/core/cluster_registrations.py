@@ -55,8 +55,8 @@ def registration_manifests(
     Args:
         node: the name of its FleetNode.
         services: namespace and name of InferenceServices.
-        account: the name of its ServiceAccount.
-        user: the name by which the API server knows that.
+        account: what its objects are named after.
+        user: the name by which the API server knows it.
         subject: the same as a binding spells it.
     """
     labels = {NODE_LABEL: node}
@@ -121,26 +121,37 @@ def matched(resource: Any, operations: Sequence[str]) -> JsonObject:
     }
 
 
+def asks_as(name: str, prefixes: Sequence[str]) -> str:
+    """CEL: the node of that name asks, by whichever of its credentials.
+
+    Args:
+        name: CEL, too.
+        prefixes: what the names of nodes' users begin with.
+    """
+    names = ", ".join(f'"{each}" + {name}' for each in prefixes)
+    return f"request.userInfo.username in [{names}]"
+
+
 def registration_rules() -> list[JsonObject]:
     """What the policy for all nodes looks at."""
     writes = ("CREATE", "UPDATE", "DELETE")
     return [*(matched(each, writes) for each in REGISTRATIONS), matched(ENDPOINTS, writes)]
 
 
-def registration_validations(accounts: str) -> Iterator[tuple[str, str]]:
+def registration_validations(prefixes: Sequence[str]) -> Iterator[tuple[str, str]]:
     """CEL expressions that must be true of each node's writes, and what is said where they are not.
 
     They are the words of the embedded plane's `registration_limits`.
 
     Args:
-        accounts: what the names of nodes' users begin with.
+        prefixes: what the names of nodes' users begin with.
     """
     plurals = ", ".join(f'"{each.plural}"' for each in REGISTRATIONS)
     other = f"!(request.resource.resource in [{plurals}])"
     is_delete, is_create = 'request.operation == "DELETE"', 'request.operation == "CREATE"'
     yield (
-        f"""{other} || (({is_delete} || {_is_of_user("object", accounts)}) &&
-        ({is_create} || {_is_of_user("oldObject", accounts)}))""",
+        f"""{other} || (({is_delete} || {_is_of_user("object", prefixes)}) &&
+        ({is_create} || {_is_of_user("oldObject", prefixes)}))""",
         "it is no registration of this node",
     )
     for name in ("finalizers", "ownerReferences"):
@@ -174,7 +185,7 @@ def _is_managed(each: str) -> str:
     return f"""(has({labels}) && "{MANAGED_BY}" in {labels} && {labels}["{MANAGED_BY}"] == "{MANAGER}")"""
 
 
-def _is_of_user(each: str, accounts: str) -> str:
+def _is_of_user(each: str, prefixes: Sequence[str]) -> str:
     labels = f"{each}.metadata.labels"
-    return f"""({_is_managed(each)} && "{NODE_LABEL}" in {labels} &&
-    request.userInfo.username == "{accounts}" + {labels}["{NODE_LABEL}"])"""
+    owner = f'{labels}["{NODE_LABEL}"]'
+    return f"""({_is_managed(each)} && "{NODE_LABEL}" in {labels} && {asks_as(owner, prefixes)})"""

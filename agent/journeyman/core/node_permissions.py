@@ -9,6 +9,7 @@ from journeyman.model.resources import (
     AGENT_RELEASES,
     AGENTIC_TASKS,
     AGENTS,
+    CERTIFICATE_REQUESTS,
     FLEET_NODES,
     INFERENCE_SERVICES,
     MODELS,
@@ -60,6 +61,8 @@ FOR_SERVICES = (
     Permission(INFERENCE_SERVICES, ("patch",), "status"),
     Permission(MODELS, READING),
 )
+# For a node that speaks by a client certificate, which it renews; what is in it is for the approver to judge.
+FOR_CERTIFICATES = (Permission(CERTIFICATE_REQUESTS, ("create", "get")),)
 ALL = (*FOR_ANY_NODE, *FOR_OWN_NODE, *FOR_TASKS)
 
 

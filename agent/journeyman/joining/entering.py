@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from journeyman import __version__
 from journeyman.adapters.access import access_of
+from journeyman.adapters.client_certificate import CertificateFile, X509Certificates
+from journeyman.adapters.durable_json import JsonFile
 from journeyman.adapters.http_control_plane import HttpControlPlane
 from journeyman.adapters.plane_ca import fetch_ca, is_trusted
 from journeyman.adapters.root_lock import root_lock
@@ -24,16 +26,20 @@ from journeyman.core.config_block import Value
 from journeyman.core.kubeconfig import flattened
 from journeyman.core.node_name import NodeIdentity, checked_name
 from journeyman.core.server_url import checked_server_url
+from journeyman.enrolment import Enrolment, Kept
 from journeyman.errors import (
     ConfigError,
     ConflictError,
     ControlPlaneError,
     NameTakenError,
     NotFoundError,
+    UnauthorizedError,
     UnreachableError,
 )
 from journeyman.joining import files
+from journeyman.joining.enrolling import obtained, refused_newcomer
 from journeyman.joining.model import Joined, JoinRequest, Say
+from journeyman.model.access import Access
 from journeyman.model.fleet_node import FleetNode
 from journeyman.settings import Settings
 from journeyman.settings.kinds import NAMESPACE
@@ -64,13 +70,23 @@ def join(request: JoinRequest, say: Say) -> Joined:
     with root_lock(root):
         who = files.identity(request.settings)
         name = checked_name(request.name or request.settings.node_name or who.node_name)
-        given = request.token_file is None
-        server, kind, ca_hash = (_with_kubeconfig if given else _with_token)(request, who, name, say)
+        server, kind, ca_hash = _way_of(request)(request, who, name, say)
         files.keep_node_file(root, name)
+        files.forget_others(root)
         files.give_to_agent(root)
-    mine = (root.token_file, root.kubeconfig, root.ca_file, root.keys / files.RELEASE_KEY)
-    written = [str(path) for path in (*mine, root.config_file, root.node_file) if path.exists()]
+    credentials = (root.token_file, root.certificate_file, root.kubeconfig)
+    rest = (root.ca_file, root.keys / files.RELEASE_KEY, root.config_file, root.node_file)
+    written = [str(path) for path in (*credentials, *rest) if path.exists()]
     return Joined(name, server, kind, ca_hash, written)
+
+
+Way = Callable[[JoinRequest, NodeIdentity, str, Say], tuple[str, str, str]]
+
+
+def _way_of(request: JoinRequest) -> Way:
+    if request.by_certificate:
+        return _with_certificate
+    return _with_kubeconfig if request.token_file is None else _with_token
 
 
 def _with_token(request: JoinRequest, who: NodeIdentity, name: str, say: Say) -> tuple[str, str, str]:
@@ -86,9 +102,7 @@ def _with_token(request: JoinRequest, who: NodeIdentity, name: str, say: Say) ->
     files.refuse_own_settings(root, values)
     ca_file = _trusted_ca(request, server)
     values |= {"ca_file": _below(root, root.ca_file)} if ca_file else {}
-    said = settings.model_copy(
-        update={"server": server, "ca_file": ca_file, "token_file": token_file, "kubeconfig": None}
-    )
+    said = settings.model_copy(update=_only(server=server, ca_file=ca_file, token_file=token_file))
     say(f"joining {server} as {name}")
     if kind == PLANE:
         facts = _exchanged(said, who, name)
@@ -98,6 +112,58 @@ def _with_token(request: JoinRequest, who: NodeIdentity, name: str, say: Say) ->
         write_durably(root.token_file, f"{token}\n".encode())
     files.write_config(root, values)
     return server, kind, pin_of(root.ca_file.read_text()) if ca_file else ""
+
+
+def _with_certificate(request: JoinRequest, who: NodeIdentity, name: str, say: Say) -> tuple[str, str, str]:
+    """Joins by a client certificate that the token of the request may ask for; as `_with_token`."""
+    settings, root, token_file = request.settings, request.settings.root, request.token_file
+    assert token_file is not None
+    server = checked_server_url(request.server, allow_insecure_http=settings.allow_insecure_http)
+    if server.startswith("http:"):
+        raise ConfigError(
+            f"{server} is plain http, over which no certificate is shown", "Name its https URL."
+        )
+    if files.text_of(token_file, "token file").startswith(JOIN_PREFIX):
+        raise ConfigError(
+            f"{token_file} holds a join token of an embedded plane, which signs no certificates",
+            "Leave --csr out.",
+        )
+    _refuse_second(root, server)
+    values: dict[str, Value] = {"server": server, "certificate_file": _below(root, root.certificate_file)}
+    values |= _values(request, name, CLUSTER)
+    files.refuse_own_settings(root, values)
+    ca_file = _trusted_ca(request, server)
+    values |= {"ca_file": _below(root, root.ca_file)} if ca_file else {}
+    asking = settings.model_copy(update=_only(server=server, ca_file=ca_file, token_file=token_file))
+    say(f"joining {server} as {name}")
+    kept = asyncio.run(_enrolled(asking, request.wait_seconds, name, say))
+    access = Access(server, ca_file=str(ca_file or ""), certificate_data=kept.certificate, key_data=kept.key)
+    try:
+        asyncio.run(_proven(asking, who, name, access))
+    except UnauthorizedError as error:
+        raise refused_newcomer(error, name) from error
+    CertificateFile(root.certificate_file).write(kept.certificate, kept.key)
+    files.write_config(root, values)
+    return server, CLUSTER, pin_of(root.ca_file.read_text()) if ca_file else ""
+
+
+async def _enrolled(settings: Settings, wait_seconds: float, name: str, say: Say) -> Kept:
+    clock = SystemClock()
+    api = HttpControlPlane(settings, clock, version=__version__)
+    try:
+        enrolment = Enrolment(
+            api=api,
+            certificates=X509Certificates(),
+            memory=JsonFile(settings.root.certificate_request),
+            clock=clock,
+            server=api.access.server,
+            node=name,
+            life_seconds=settings.certificate_life_seconds,
+        )
+        poll_seconds = settings.certificate_poll_seconds
+        return await obtained(enrolment, clock, say, wait_seconds=wait_seconds, poll_seconds=poll_seconds)
+    finally:
+        await api.aclose()
 
 
 def _with_kubeconfig(request: JoinRequest, who: NodeIdentity, name: str, say: Say) -> tuple[str, str, str]:
@@ -113,6 +179,11 @@ def _with_kubeconfig(request: JoinRequest, who: NodeIdentity, name: str, say: Sa
     write_durably(root.kubeconfig, json.dumps(flattened(access), indent=2).encode())
     files.write_config(root, values)
     return access.server, CLUSTER, pin_of(access.ca_data) if access.ca_data else ""
+
+
+def _only(**access: Any) -> dict[str, Any]:
+    """Settings of this access and none of an earlier join."""
+    return {"kubeconfig": None, "certificate_file": None, **access}
 
 
 def _below(root: StateRoot, path: Path) -> str:
@@ -215,10 +286,10 @@ async def _posted(settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
         await plane.aclose()
 
 
-async def _proven(settings: Settings, who: NodeIdentity, name: str) -> None:
+async def _proven(settings: Settings, who: NodeIdentity, name: str, access: Access | None = None) -> None:
     """A credential that was handed over: whether it reads our node, and nobody else beats there."""
     clock = SystemClock()
-    plane = HttpControlPlane(settings, clock, version=__version__)
+    plane = HttpControlPlane(settings, clock, version=__version__, access=access)
     try:
         node = FleetNode.from_wire(await plane.get(NODES.named(name)))
     except NotFoundError:

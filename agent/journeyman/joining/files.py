@@ -76,6 +76,16 @@ def keep_node_file(root: StateRoot, name: str) -> None:
     NodeFileKeeper(root, name, plane.access).keep(plane.held())
 
 
+def forget_others(root: StateRoot) -> None:
+    """Removes credentials of earlier joins that the settings no longer name, and what a request has left."""
+    settings = load_settings({"state_root": root.path}, {}).settings
+    mine = {settings.token_file, settings.certificate_file, settings.kubeconfig}
+    for path in (root.token_file, root.certificate_file, root.kubeconfig, root.certificate_request):
+        if path not in mine:
+            path.unlink(missing_ok=True)
+    sync_directory(root.agent)
+
+
 def give_to_agent(root: StateRoot) -> None:
     """In a system install the files of a join are the agent's, who keeps them current.
 
@@ -111,7 +121,8 @@ def take_away(root: StateRoot) -> list[str]:
 
 
 def _agents_files(root: StateRoot) -> tuple[Path, ...]:
-    return root.token_file, root.ca_file, root.kubeconfig, root.node_file, root.node_memory
+    own = (root.token_file, root.certificate_file, root.certificate_request, root.ca_file, root.kubeconfig)
+    return *own, root.node_file, root.node_memory
 
 
 def text_of(path: Path, what: str) -> str:

@@ -18,13 +18,16 @@ class JoinRequest:
     Attributes:
         settings: of the state root, as they are before the join; timeouts and gates are kept.
         server: the URL of the control plane; empty where the settings name a kubeconfig.
-        token_file: with a join token of a plane, or with the token of this node's ServiceAccount.
+        token_file: with a join token of a plane, with the token of this node's ServiceAccount, or with one
+            that may ask for a certificate.
         ca_file: PEM file of the server's CA.
         ca_hash: the SHA-256 of its certificate, for a CA that the plane itself hands out.
         name: of the FleetNode; empty for the one that is made of the host name.
         labels: of the FleetNode.
         roles: of the FleetNode.
         namespaces: whose tasks it takes; empty for those of the settings.
+        by_certificate: whether to ask for a client certificate with that token.
+        wait_seconds: how long at most to wait until that is approved.
         trust: asked with the hash of a CA that nobody has vouched for; whether to go on.
     """
 
@@ -37,6 +40,8 @@ class JoinRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    by_certificate: bool = False
+    wait_seconds: float = 600.0
     trust: Callable[[str], bool] = lambda _: False
 
 

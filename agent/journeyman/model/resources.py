@@ -37,3 +37,6 @@ MODELS = Resource(INFERENCE_GROUP, VERSION, "models", "Model", namespaced=True)
 SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
+CERTIFICATE_REQUESTS = Resource(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
+)

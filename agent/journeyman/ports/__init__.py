@@ -5,15 +5,17 @@ for tests and pass the same suite in `tests/contracts`.  Errors are those of `jo
 adapter lets no other exception out, not even from an iterator.
 """
 
+from journeyman.ports.certificates import Certificates
 from journeyman.ports.clock import Clock
 from journeyman.ports.control_plane import Collection, ControlPlane, ObjectList, ObjectRef, WatchEvent
-from journeyman.ports.documents import DeadLetter, Document, Spool
+from journeyman.ports.documents import DeadLetter, Document, RemovableDocument, Spool
 from journeyman.ports.host import HostProbe, Memory, PowerEvents, Sensor, SleepAssertion
 from journeyman.ports.inference import Endpoint, InferenceProbe, ModelStore
 from journeyman.ports.json_object import JsonObject
 from journeyman.ports.workers import Usage, Workers
 
 __all__ = [
+    "Certificates",
     "Clock",
     "Collection",
     "ControlPlane",
@@ -28,6 +30,7 @@ __all__ = [
     "ObjectList",
     "ObjectRef",
     "PowerEvents",
+    "RemovableDocument",
     "Sensor",
     "SleepAssertion",
     "Spool",

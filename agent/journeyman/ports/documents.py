@@ -21,6 +21,14 @@ class Document(Protocol):
         ...
 
 
+class RemovableDocument(Document, Protocol):
+    """One that is not for ever."""
+
+    def remove(self) -> None:
+        """Removes it durably; nothing happens if there is none.  Raises HostError."""
+        ...
+
+
 @dataclass(frozen=True)
 class DeadLetter:
     """Something that was set aside, for a person to look at.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
+
+from journeyman.core.gates.marks import marks_from
+from journeyman.errors import ConfigError
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 LABEL_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -41,6 +44,21 @@ def _folders(folders: tuple[Path, ...]) -> tuple[Path, ...]:
     return folders
 
 
+def _absolute(path: Path) -> Path:
+    """`load_settings` makes paths absolute; only an empty one is left as it was."""
+    if not path.is_absolute():
+        raise ValueError("must be the path of a file or folder")
+    return path
+
+
+def _marks(table: dict[str, Any]) -> dict[str, Any]:
+    try:
+        marks_from(table, "gates")
+    except ConfigError as error:
+        raise ValueError(error.message) from error
+    return table
+
+
 def _split_labels(value: object) -> object:
     """Flags and environment variables spell labels `key=value,key=value`."""
     parts = value.split(",") if isinstance(value, str) else value
@@ -60,8 +78,10 @@ def _labels(labels: dict[str, str]) -> dict[str, str]:
 
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Namespaces = Annotated[tuple[str, ...], AfterValidator(_namespaces), BeforeValidator(_split)]
 ServicePatterns = Annotated[tuple[str, ...], AfterValidator(_patterns), BeforeValidator(_split)]
 Folders = Annotated[tuple[Path, ...], AfterValidator(_folders), BeforeValidator(_split)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels), BeforeValidator(_split_labels)]
+Marks = Annotated[dict[str, Any], AfterValidator(_marks)]

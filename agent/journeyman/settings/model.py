@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from journeyman.core.gates.marks import marks_from
 from journeyman.core.proxy.reach import USUAL_REACH_PORT, Reach
 from journeyman.core.server_url import checked_server_url
 from journeyman.errors import ConfigError
 from journeyman.settings.inference import Inference
-from journeyman.settings.kinds import NAMESPACE, Folders, Labels, Namespaces, Seconds, ServicePatterns, Words
+from journeyman.settings.kinds import (
+    NAMESPACE,
+    AbsolutePath,
+    Folders,
+    Labels,
+    Marks,
+    Namespaces,
+    Seconds,
+    ServicePatterns,
+    Words,
+)
 from journeyman.settings.reach import ReachAddress, ReachSources
 from journeyman_updater.contract import StateRoot
 
@@ -35,18 +43,25 @@ class Settings(BaseSettings):
         enable_decoding=False,
     )
 
-    state_root: Path = Field(description="Folder of all durable state of this node.")
+    state_root: AbsolutePath = Field(description="Folder of all durable state of this node.")
     allow_insecure_http: bool = Field(
         default=False,
         description="Allow http to a host that is not this machine; the token is then readable.",
     )
     # Below `allow_insecure_http`, as its check needs that.
     server: str | None = Field(None, description="URL of the control plane's API.")
-    token_file: Path | None = Field(
+    token_file: AbsolutePath | None = Field(
         None, description="File with the bearer token; read again when it changes."
     )
-    ca_file: Path | None = Field(None, description="PEM file of the CA that signed the server's certificate.")
-    kubeconfig: Path | None = Field(
+    ca_file: AbsolutePath | None = Field(
+        None, description="PEM file of the CA that signed the server's certificate."
+    )
+    certificate_file: AbsolutePath | None = Field(
+        None,
+        description="PEM file with a client certificate and its key, in place of token_file; read again when"
+        " it changes.",
+    )
+    kubeconfig: AbsolutePath | None = Field(
         None, description="Kubeconfig file, in place of server, token_file and ca_file."
     )
     context: str | None = Field(None, description="Context of the kubeconfig; without it the current one.")
@@ -113,7 +128,7 @@ class Settings(BaseSettings):
     model_hub_url: str = Field(
         "https://huggingface.co", pattern="^https?://.+", description="Model hub to which `hf://` leads."
     )
-    model_hub_token_file: Path | None = Field(
+    model_hub_token_file: AbsolutePath | None = Field(
         None, description="File with a token of the model hub; it is sent to that hub alone."
     )
     model_plain_http_hosts: Words = Field(
@@ -252,7 +267,20 @@ class Settings(BaseSettings):
         60, description="Time a credential plugin of a kubeconfig gets to print a credential."
     )
     token_check_seconds: Seconds = Field(
-        60, description="Time between two looks whether the token of a ServiceAccount has to be renewed."
+        60, description="Time between two looks whether a token or certificate of ours has to be renewed."
+    )
+    certificate_poll_seconds: Seconds = Field(
+        2, description="Time between two looks of `join --csr` whether its request was approved."
+    )
+    certificate_life_seconds: int | None = Field(
+        None, ge=600, description="Life of the certificates we ask for; without it as the signer likes."
+    )
+    certificate_renewal_fraction: float = Field(
+        0.8,
+        ge=0.2,
+        le=0.95,
+        description="Part of a certificate's life after which the next one is asked for; up to a tenth less,"
+        " by chance.",
     )
     watch_seconds: Seconds = Field(300, description="Time after which a watch is ended and opened anew.")
     watch_stall_seconds: Seconds = Field(
@@ -273,7 +301,7 @@ class Settings(BaseSettings):
         10, description="Time a worker gets between SIGTERM and SIGKILL."
     )
 
-    gates: dict[str, Any] = Field(
+    gates: Marks = Field(
         default_factory=dict, description="Marks of the admission gates, a table; see docs/gates.md."
     )
 
@@ -337,14 +365,6 @@ class Settings(BaseSettings):
         """Names the only source of a construction: its arguments."""
         return (sources["init_settings"],)
 
-    @field_validator("state_root", "token_file", "ca_file", "kubeconfig", "model_hub_token_file")
-    @classmethod
-    def _check_absolute(cls, path: Path | None) -> Path | None:
-        """`load_settings` makes paths absolute; only an empty one is left as it was."""
-        if path is not None and not path.is_absolute():
-            raise ValueError("must be the path of a file or folder")
-        return path
-
     @field_validator("inference")
     @classmethod
     def _check_names(cls, tables: tuple[Inference, ...], info: ValidationInfo) -> tuple[Inference, ...]:
@@ -360,15 +380,6 @@ class Settings(BaseSettings):
         first = info.data.get("outbox_retry_first_seconds")
         if first is not None and value < first:
             raise ValueError(f"must not be shorter than outbox_retry_first_seconds ({first:g})")
-        return value
-
-    @field_validator("gates")
-    @classmethod
-    def _check_marks(cls, value: dict[str, Any]) -> dict[str, Any]:
-        try:
-            marks_from(value, "gates")
-        except ConfigError as error:
-            raise ValueError(error.message) from error
         return value
 
     @field_validator("server")

@@ -32,7 +32,7 @@ OTHER_VARIABLES = re.compile("JOURNEYMAN_(CONFIG|PYTHON|TEST_.*|RELEASE_NONCE|RE
 # The kinds of sources, the strongest last.
 RANKS = ("default", "file", "environment", "flag")
 # Settings that are resolved against the folder of the file, or the working directory.
-PATHS = {"state_root", "token_file", "ca_file", "kubeconfig", "model_hub_token_file"}
+PATHS = {"state_root", "token_file", "ca_file", "certificate_file", "kubeconfig", "model_hub_token_file"}
 # The same in each table of models; and those that are paths only if they look like one.
 TABLE_PATHS = {"key_file", "chat_template_file"}
 PERHAPS_PATHS = {"program", "model", "draft_model"}

@@ -24,37 +24,76 @@ def of_kind(kind: str, name: str = "") -> list[dict[str, Any]]:
     return [each for each in MADE if each["kind"] == kind and name in ("", each["metadata"]["name"])]
 
 
-def rules_of(account: str) -> list[tuple[dict[str, Any], str]]:
-    """What RBAC gives an account: each rule, and the namespace for which it holds; empty for all."""
+def granted_to(made: list[dict[str, Any]], *subjects: dict[str, str]) -> set[tuple[Any, ...]]:
+    """What RBAC gives these subjects: group, path, verb, names, and the namespace; empty for all."""
     found = []
-    for binding in of_kind("ClusterRoleBinding") + of_kind("RoleBinding"):
-        if binding["subjects"] != [{"kind": "ServiceAccount", "name": account, "namespace": "fleet"}]:
+    for binding in made:
+        if not any(subject in binding.get("subjects", ()) for subject in subjects):
             continue
-        (role,) = of_kind(binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        (role,) = (
+            each
+            for each in made
+            if (each["kind"], each["metadata"]["name"])
+            == (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        )
         found += [(rule, binding["metadata"].get("namespace", "")) for rule in role["rules"]]
-    return found
-
-
-def test_an_account_may_do_what_an_agent_does_and_no_more() -> None:
-    """All that the agent asks for is granted, to the own node by name where it has one, and nothing else."""
-    rules = rules_of("journeyman-desk")
-    granted = {
+    return {
         (rule["apiGroups"][0], path, verb, tuple(rule.get("resourceNames", ())), namespace)
-        for rule, namespace in rules
+        for rule, namespace in found
         for path in rule["resources"]
         for verb in rule["verbs"]
     }
-    wanted = {
+
+
+def wanted_by_desk() -> set[tuple[Any, ...]]:
+    wanted: set[tuple[Any, ...]] = {
         (each.resource.group, each.path, verb, ("desk",) if each.own else (), namespace)
         for each in ALL
         for verb in each.verbs
         for namespace in (("default", "work") if each.resource.namespaced else ("",))
     }
-    wanted |= {
+    return wanted | {
         (each.resource.group, each.path, verb, (), "models") for each in FOR_SERVICES for verb in each.verbs
     }
+
+
+def test_an_account_may_do_what_an_agent_does_and_no_more() -> None:
+    """All that the agent asks for is granted, to the own node by name where it has one, and nothing else."""
+    account = {"kind": "ServiceAccount", "name": "journeyman-desk", "namespace": "fleet"}
     own_token = ("", "serviceaccounts/token", "create", ("journeyman-desk",), "fleet")
-    assert granted == wanted | {own_token}
+    assert granted_to(MADE, account) == wanted_by_desk() | {own_token}
+
+
+def test_a_user_of_a_certificate_may_do_the_same_and_renew_it() -> None:
+    """User and group together have what an agent asks for; the account for joins may ask and do no more."""
+    made = manifests(
+        ["desk", "attic"],
+        account_namespace="fleet",
+        task_namespaces=["default", "work"],
+        service_namespaces=["models"],
+        certificates=True,
+    )
+    requests = {
+        ("certificates.k8s.io", "certificatesigningrequests", verb, (), "") for verb in ("create", "get")
+    }
+    rbac = "rbac.authorization.k8s.io"
+    user = {"apiGroup": rbac, "kind": "User", "name": "journeyman:node:desk"}
+    group = {"apiGroup": rbac, "kind": "Group", "name": "journeyman:nodes"}
+    assert granted_to(made, user, group) == wanted_by_desk() | requests
+    asker = {"kind": "ServiceAccount", "name": "node-bootstrapper", "namespace": "fleet"}
+    assert granted_to(made, asker) == requests
+    assert [each["metadata"]["name"] for each in made if each["kind"] == "ServiceAccount"] == [asker["name"]]
+
+
+def test_namespaces_are_made_where_that_is_asked_for() -> None:
+    """Each once, before what lies in it; the one that every cluster has is left out."""
+    spaces = ["default", "work", "fleet"]
+    made = manifests(["desk"], account_namespace="fleet", task_namespaces=spaces, create_namespaces=True)
+    assert [(each["kind"], each["metadata"]["name"]) for each in made[:2]] == [
+        ("Namespace", "fleet"),
+        ("Namespace", "work"),
+    ]
+    assert all(each["kind"] != "Namespace" for each in [*MADE, *made[2:]])
 
 
 def test_every_object_is_one_of_its_own() -> None:
@@ -75,7 +114,8 @@ def test_the_policy_denies_what_rbac_cannot_pin() -> None:
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
     assert policy["spec"]["failurePolicy"] == "Fail"
     (condition,) = policy["spec"]["matchConditions"]
-    assert '"system:serviceaccount:fleet:journeyman-"' in condition["expression"]
+    for prefix in ("system:serviceaccount:fleet:journeyman-", "journeyman:node:"):
+        assert f'username.startsWith("{prefix}")' in condition["expression"]
     watched = {
         path for rule in policy["spec"]["matchConstraints"]["resourceRules"] for path in rule["resources"]
     }
@@ -130,6 +170,27 @@ def test_registering_is_granted_under_these_names_alone() -> None:
     assert not [each for each in MADE if "registrations" in each["metadata"]["name"]]
 
 
+def test_a_user_of_a_certificate_registers_under_these_names_alone() -> None:
+    """What an account is granted and denied by name holds for the user, too, and no account is named."""
+    made = manifests(
+        ["desk"],
+        account_namespace="fleet",
+        task_namespaces=["default"],
+        registered=[("default", "chat")],
+        certificates=True,
+    )
+    (policy, _) = (
+        each
+        for each in made
+        if each["metadata"]["name"] == "journeyman-desk-registrations"
+        and each["kind"].startswith("ValidatingAdmissionPolicy")
+    )
+    (condition,) = policy["spec"]["matchConditions"]
+    assert condition["expression"] == 'request.userInfo.username == "journeyman:node:desk"'
+    subjects = [subject for each in made for subject in each.get("subjects", ())]
+    assert {each["name"] for each in subjects if each["kind"] == "ServiceAccount"} == {"node-bootstrapper"}
+
+
 def test_the_command_takes_names_and_refuses_what_is_none() -> None:
     """A name without its namespace could mean any."""
     words = ["cluster", "manifests", "desk", "--register"]
@@ -138,3 +199,16 @@ def test_the_command_takes_names_and_refuses_what_is_none() -> None:
     for wrong in ("coder", "default/", "/coder", "default/a/b", "Default/coder", 'a/b"]'):
         refused = CliRunner().invoke(cli, [*words, wrong])
         assert isinstance(refused.exception, UsageError), wrong
+
+
+def test_the_command_knows_both_credentials() -> None:
+    """`--credential certificate --create-namespace` prints what is applied for nodes of `join --csr`."""
+    words = ["cluster", "manifests", "desk", "--credential", "certificate", "--create-namespace"]
+    done = CliRunner().invoke(cli, words)
+    assert list(yaml.safe_load_all(done.output)) == manifests(
+        ["desk"],
+        account_namespace="foreman-system",
+        task_namespaces=["default"],
+        certificates=True,
+        create_namespaces=True,
+    )

@@ -95,7 +95,7 @@ def test_an_answer_without_a_token_leaves_the_old_one(tmp_path: Path, token: str
 
 
 def test_a_renewal_that_fails_is_tried_again(tmp_path: Path) -> None:
-    """A refusal ends neither the loop nor the token; the next look tries again."""
+    """A refusal ends neither the loop nor the token, and is told; the next look tries again."""
     path = tmp_path / "token"
 
     async def scenario() -> None:
@@ -104,8 +104,15 @@ def test_a_renewal_that_fails_is_tried_again(tmp_path: Path) -> None:
             node.clock.move(DAY.total_seconds() * 0.9)
             running = asyncio.create_task(node.loop.run())
             async with asyncio.timeout(15):
+                while not node.loop.problem:
+                    await node.clock.settle()
+                assert [(each.status.value, each.reason) for each in node.loop.told()] == [
+                    ("True", "NotRenewed")
+                ]
                 while path.read_text().strip() != NEW:
                     await node.clock.run_for(60)
+                await node.clock.settle()
+                assert [each.status.value for each in node.loop.told()] == ["False"]
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await node.plane.aclose()
@@ -124,5 +131,6 @@ def test_another_token_is_left_alone(tmp_path: Path) -> None:
             path.unlink()
             await node.loop.look()
             assert server.requests == []
+            assert node.loop.told() == ()
 
     run(scenario())

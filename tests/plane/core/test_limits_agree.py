@@ -30,7 +30,7 @@ from journeyman_plane.core.paths import Target
 pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 ME = "mine"
-USER = f"system:serviceaccount:fleet:journeyman-{ME}"
+USERS = (f"system:serviceaccount:fleet:journeyman-{ME}", f"journeyman:node:{ME}")
 VERBS = {"CREATE": "create", "UPDATE": "patch", "DELETE": "delete"}
 ORDER = {"targetVersion": "1", "url": "https://u", "sha256": "a"}
 REGISTRY = load_registry()
@@ -160,7 +160,8 @@ def said_by_the_plane(write: Write) -> str:
     return node_limits.change_refusal(ME, target, write.before or {}, write.after)
 
 
-def test_plane_and_policy_refuse_the_same_writes() -> None:
+@pytest.mark.parametrize("user", USERS)
+def test_plane_and_policy_refuse_the_same_writes(user: str) -> None:
     """What one refuses the other refuses, and what one allows the other allows; some of each is there."""
     (policy,) = (
         each
@@ -172,7 +173,7 @@ def test_plane_and_policy_refuse_the_same_writes() -> None:
     allowed = refused = 0
     for write in writes():
         request = {
-            "userInfo": {"username": USER},
+            "userInfo": {"username": user},
             "operation": write.operation,
             "resource": {"resource": write.plural},
             "subResource": write.subresource,

@@ -50,6 +50,16 @@ class StateRoot:
         return self.agent / "token"
 
     @property
+    def certificate_file(self) -> Path:
+        """`agent/client.pem`: a client certificate with its key, by a join with a request for it; 0600."""
+        return self.agent / "client.pem"
+
+    @property
+    def certificate_request(self) -> Path:
+        """`agent/certificate-request.json`: the key of a certificate that was asked for; 0600."""
+        return self.agent / "certificate-request.json"
+
+    @property
     def ca_file(self) -> Path:
         """`agent/ca.crt`: the CA of the control plane, by the same."""
         return self.agent / "ca.crt"
