@@ -150,7 +150,9 @@ def test_a_join_that_was_too_early_goes_on(server: SigningServer, root: StateRoo
 
 def test_approved_and_not_signed_is_said_apart(server: SigningServer, root: StateRoot) -> None:
     """Where no signer runs an approval alone does not help, and the sentence says so."""
-    server.requests.looked = lambda found: None if found["status"] else approve(found)
+    with pytest.raises(PendingError, match="nobody has approved"):
+        joined(server, root, wait_seconds=0.05)
+    approve(server.requests.only())
     with pytest.raises(PendingError, match="is approved, but no signer"):
         joined(server, root, wait_seconds=0.05)
 
