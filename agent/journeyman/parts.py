@@ -262,8 +262,7 @@ class Parts:
         asyncio.get_running_loop().call_soon(self.lane.decide)
 
     def _judged(self) -> None:
-        self._ladder.act()
-        self.models.look()
+        self.models.look(then=self._ladder.act)
         self.lane.decide()
         self.awake.decide()
 

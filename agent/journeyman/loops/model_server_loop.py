@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -65,7 +65,8 @@ class ModelServerLoop:
         self._probe = probe
         self._tell_others = neighbours.changed
         self._neighbours = replace(neighbours, changed=self._changed)
-        self._traffic = SeenTraffic(neighbours, has_proxy=settings.proxy)
+        self._traffic = SeenTraffic(neighbours, clock, has_proxy=settings.proxy)
+        self._asking: asyncio.Task[None] | None = None
         self._change = asyncio.Event()
         self._ending: set[asyncio.Future[WorkerExit | None]] = set()
         self._room = asyncio.Event()
@@ -296,15 +297,24 @@ class ModelServerLoop:
         for keeper in self._keepers:
             keeper.memory_given_back()
 
-    def look(self) -> None:
+    def look(self, then: Callable[[], None]) -> None:
         """Takes note of a new verdict: servers that were ended for memory come back when its gate is open.
 
-        While it is not, the proxy is asked who is used, so that `work` can tell.
+        Args:
+            then: called when `work` can tell who is used: at once, unless that matters and the proxy has to
+                be asked; soon in any case.
         """
-        self._traffic.look()
         if self._neighbours.memory() is Level.OPEN:
             self._room.set()
             self._room = asyncio.Event()
+        if self._group is None or self._neighbours.memory() <= Level.HOLD or not self._running():
+            then()
+        elif self._asking is None or self._asking.done():
+            self._asking = self._group.create_task(self._ask(then), name="who is used")
+
+    async def _ask(self, then: Callable[[], None]) -> None:
+        await self._traffic.ask()
+        then()
 
     def doubt(self) -> None:
         """The host has slept: servers that listen may have died inside all the same, so each is asked."""

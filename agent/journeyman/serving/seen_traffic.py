@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
-from journeyman.core.gates.rules import Level
 from journeyman.core.liveness import Traffic
+from journeyman.ports import Clock
 from journeyman.serving.neighbours import Neighbours
+from journeyman.waiting import first_of
+
+# How long memory that is short waits for a proxy that hangs; one that does not answers in some milliseconds.
+ANSWER_SECONDS = 1.0
 
 
 class SeenTraffic:
-    """The last answer of the proxy, asked anew with each verdict that finds the memory gate not open.
+    """The last answer of the proxy.
 
     Args:
-        neighbours: the memory gate, and who asks the proxy; that answer is bounded there.
+        neighbours: who asks the proxy.
+        clock: time.
         has_proxy: whether there is one at all.
     """
 
-    def __init__(self, neighbours: Neighbours, *, has_proxy: bool) -> None:
+    def __init__(self, neighbours: Neighbours, clock: Clock, *, has_proxy: bool) -> None:
         self._neighbours = neighbours
+        self._clock = clock
         self._has_proxy = has_proxy
         self._known: Mapping[str, Traffic] | None = None
-        self._asking: asyncio.Task[None] | None = None
 
-    def look(self) -> None:
-        """Asks, unless the last question is still open; forgets everything where memory is plentiful."""
-        if not self._has_proxy:
-            return
-        if self._neighbours.memory() is Level.OPEN:
-            self._known = None
-        elif self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._ask())
+    async def ask(self) -> None:
+        """Asks the proxy; where it does not answer in time, nothing is known."""
+        self._known = None
+        if self._has_proxy:
+            answered, _ = await first_of(self._answer(), self._clock.sleep(ANSWER_SECONDS))
+            self._known = None if answered.cancelled() else answered.result()
 
     def is_used(self, model: str) -> bool:
         """Whether somebody may have that model's server now; nobody knows means yes."""
@@ -44,5 +46,5 @@ class SeenTraffic:
         traffic = self._known.get(model, Traffic(0, 0))
         return traffic.running > 0 or traffic.waiting > 0
 
-    async def _ask(self) -> None:
-        self._known = await self._neighbours.traffic()
+    async def _answer(self) -> Mapping[str, Traffic] | None:
+        return await self._neighbours.traffic()

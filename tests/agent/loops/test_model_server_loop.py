@@ -46,6 +46,7 @@ class House:
         self.refusal: Refusal | None = None
         self.settlements: list[str] = []
         self.traffic: dict[str, Traffic] | None = {}
+        self.proxy_hangs = False
         self.told: Callable[[], None] = lambda: None
         self.held: asyncio.Queue[str] = asyncio.Queue()
         self.values: dict[str, Any] = {
@@ -82,6 +83,8 @@ class House:
         )
 
     async def traffic_now(self) -> dict[str, Traffic] | None:
+        if self.proxy_hangs:
+            await asyncio.Event().wait()
         return self.traffic
 
     async def wanted(self) -> list[str]:
@@ -445,10 +448,10 @@ def test_a_server_that_memory_has_no_room_for_is_held_and_comes_back(house: Hous
             await house.clock.run_for(1)
             assert loop.work() == []
             house.memory = Level.HOLD
-            loop.look()
-            await house.clock.settle()
             assert loop.work() == []
             house.memory = Level.KILL
+            loop.look(then=lambda: None)
+            await house.clock.settle()
             house.workers.uses[house.last()] = Usage(ram_bytes=4096)
             (offered,) = loop.work()
             assert (offered.ram_bytes, offered.idle, offered.gates) == (4096, True, frozenset({"memory"}))
@@ -460,9 +463,9 @@ def test_a_server_that_memory_has_no_room_for_is_held_and_comes_back(house: Hous
             assert (loop.ready_models(), loop.work()) == ([], [])
             await house.clock.run_for(60)
             assert len(house.workers.started) == 1
-            loop.look()
+            loop.look(then=lambda: None)
             house.memory = Level.OPEN
-            loop.look()
+            loop.look(then=lambda: None)
             await house.clock.run_for(1)
             house.listens()
             await house.clock.run_for(1)
@@ -496,20 +499,38 @@ def test_a_server_that_work_uses_is_not_idle(house: House) -> None:
 def test_a_server_that_a_client_uses_is_not_idle(
     house: House, traffic: dict[str, Traffic] | None, *, idle: bool
 ) -> None:
-    """The proxy is asked while memory is short; where it has not answered, somebody may use the server."""
+    """The proxy is asked before work ends for memory; where it cannot be, somebody may use the server."""
 
     async def play() -> None:
         house.traffic = traffic
         async with house.serve() as loop:
             house.memory = Level.DRAIN
-            assert [one.idle for one in loop.work()] == [False]
-            loop.look()
+            offered: list[bool] = []
+            loop.look(then=lambda: offered.extend(one.idle for one in loop.work()))
+            assert offered == []
             await house.clock.settle()
-            assert [one.idle for one in loop.work()] == [idle]
-            # What was known of the last time that memory was short is forgotten with its end.
-            house.memory = Level.OPEN
-            loop.look()
-            house.memory = Level.DRAIN
+            assert offered == [idle]
+
+    scenario(play)
+
+
+def test_who_judges_running_work_waits_for_no_proxy_without_need(house: House) -> None:
+    """It is asked only while memory wants work to end and a server runs, and one that hangs for a second."""
+    called: list[float] = []
+
+    async def play() -> None:
+        async with house.serve() as loop:
+            house.proxy_hangs = True
+            for number, level in enumerate((Level.OPEN, Level.HOLD), 1):
+                house.memory = level
+                loop.look(then=lambda: called.append(house.clock.monotonic()))
+                assert len(called) == number
+            house.memory, began = Level.KILL, house.clock.monotonic()
+            for _ in range(3):
+                # Another verdict meanwhile is no second question.
+                loop.look(then=lambda: called.append(house.clock.monotonic()))
+            await house.clock.run_for(2)
+            assert called[2:] == [began + 1]
             assert [one.idle for one in loop.work()] == [False]
 
     scenario(play)

@@ -27,14 +27,11 @@ class BehindProxy(House):
         return await self.asks()
 
 
-async def offered_as_idle(loop: ModelServerLoop, *, until: bool) -> None:
-    """Returns once the ladder is told that; each verdict asks the proxy once more."""
-    while True:
-        loop.look()
-        (job,) = loop.work()
-        if job.idle is until:
-            return
-        await asyncio.sleep(0)
+async def offered_as_idle(loop: ModelServerLoop) -> bool:
+    """What the ladder is told after a verdict."""
+    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    loop.look(then=lambda: told.set_result(loop.work()[0].idle))
+    return await told
 
 
 def test_a_stream_through_the_proxy_keeps_its_server_from_going_first(tmp_path: Path) -> None:
@@ -49,15 +46,15 @@ def test_a_stream_through_the_proxy_keeps_its_server_from_going_first(tmp_path: 
         ):
             house.asks = ProxyTraffic(lambda: running.base_url, KEY.encode)
             async with house.serve() as loop:
-                await offered_as_idle(loop, until=True)
+                assert await offered_as_idle(loop)
                 asked = running.client.stream("POST", "chat/completions", json=question("smol"))
                 async with asked as reply:
                     lines = reply.aiter_lines()
                     assert "hello" in await anext(lines)
-                    await offered_as_idle(loop, until=False)
+                    assert not await offered_as_idle(loop)
                     call = await server.until_asked()
                     call.say(*map(chunk, (event(delta(finish_reason="stop")), event(DONE), b"")))
                     assert f"data: {DONE}" in [line async for line in lines]
-                await offered_as_idle(loop, until=True)
+                assert await offered_as_idle(loop)
 
     play(scenario())
