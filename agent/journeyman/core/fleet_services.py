@@ -175,6 +175,21 @@ def orders(
     return found
 
 
+def is_still_allowed(order: Order, rules: Rules) -> bool:
+    """Whether an order of an earlier life stands under the rules of this one, which may be stricter."""
+    options = order.options or {}
+    source = str(options.get("model", ""))
+    try:
+        if source.startswith("/"):
+            _file(source, rules.model_folders)
+        else:
+            _check_plain_http(source, rules)
+    except _RefusedError:
+        return False
+    may_have_arguments = rules.extra_args or not options.get("extra_args")
+    return may_have_arguments and (not rules.allow or _is_listed(order.reference, rules.allow))
+
+
 def _age(one: Asked) -> tuple[datetime, str, str]:
     meta = one.service.metadata
     return (meta.creation_timestamp or _LONG_AGO, meta.namespace, meta.name)
@@ -192,11 +207,10 @@ def _is_ours(service: InferenceService, model: Model | None, rules: Rules) -> bo
     if placed_on is not None:
         return placed_on == rules.node
     wants_metal = model is not None and model.spec.hardware.accelerator is ModelAccelerator.METAL
-    return wants_metal and rules.has_metal and _is_listed(service, rules.allow)
+    return wants_metal and rules.has_metal and _is_listed(f"{meta.namespace}/{meta.name}", rules.allow)
 
 
-def _is_listed(service: InferenceService, allow: Sequence[str]) -> bool:
-    reference = f"{service.metadata.namespace}/{service.metadata.name}"
+def _is_listed(reference: str, allow: Sequence[str]) -> bool:
     return any(fnmatchcase(reference, pattern) for pattern in allow)
 
 
@@ -215,7 +229,8 @@ def _order(one: Asked, model: Model | None, rules: Rules, names: AbstractSet[str
 
 def _check_service(one: Asked, rules: Rules, names: AbstractSet[str]) -> None:
     service = one.service
-    if rules.allow and not _is_listed(service, rules.allow):
+    reference = f"{service.metadata.namespace}/{service.metadata.name}"
+    if rules.allow and not _is_listed(reference, rules.allow):
         raise _RefusedError(Reason.NOT_ALLOWED, "it is not in fleet_service_allow of this host")
     if service.spec.suspend:
         raise _RefusedError(Reason.SUSPENDED, "spec.suspend is set")
@@ -350,12 +365,16 @@ def _source(model: Model, rules: Rules) -> str:
 def _check_source(source: str, form: ModelFormat, rules: Rules) -> None:
     try:
         found = read_source(source, hub_url=rules.hub_url)
-        host = urlsplit(source)
     except (UsageError, ValueError) as error:
         raise _RefusedError(Reason.SOURCE_REFUSED, str(error)) from error
     if (form is ModelFormat.GGUF) is not bool(found.parts):
         raise _RefusedError(Reason.SOURCE_REFUSED, f"{source} is no model in the format {form.value}")
-    # People may fetch from this machine without TLS; from elsewhere it would be a way to its local services.
+    _check_plain_http(source, rules)
+
+
+def _check_plain_http(source: str, rules: Rules) -> None:
+    """People may fetch from this machine without TLS; from elsewhere it is a way to its local services."""
+    host = urlsplit(source)
     if host.scheme.lower() == "http" and host.hostname not in rules.plain_http_hosts:
         raise _RefusedError(
             Reason.SOURCE_REFUSED, f"http to {host.hostname} needs model_plain_http_hosts on this host"
