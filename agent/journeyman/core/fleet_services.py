@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -27,15 +27,11 @@ from journeyman.model.inference import (
     ModelFormat,
     RopeScaling,
     RuntimeName,
+    ServingMode,
 )
 
 USUAL_PORT = 8080
 LEAST_CONTEXT_TOKENS = 128
-# What changes how a model answers or what it takes, and what no runtime of ours is told; people hear of it.
-UNHONOURED = (
-    *("autoscaling", "hotCache", "metadataOverrides", "moeCPULayers", "moeCPUOffload", "pagedSSD"),
-    *("reasoningBudgetMessage", "speculativeDecoding", "tensorOverrides", "turboQuantBits"),
-)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -137,12 +133,12 @@ class Asked:
     Attributes:
         service: the object.
         held_by: the node that says in its status that it serves it; empty if none does.
-        unhonoured: fields of its spec that are there and that we have no use for.
+        unhonoured: fields of its spec that are there and that we do not know.
     """
 
     service: InferenceService
     held_by: str = ""
-    unhonoured: tuple[str, ...] = field(default=())
+    unhonoured: tuple[str, ...] = ()
 
 
 class _RefusedError(Exception):
@@ -223,8 +219,22 @@ def _order(one: Asked, model: Model | None, rules: Rules, names: AbstractSet[str
         options = _options(service, model, rules)
     except _RefusedError as refusal:
         return Order(meta.namespace, meta.name, meta.uid, port, None, refusal.reason, str(refusal))
-    told = f"not honoured here: {', '.join(one.unhonoured)}" if one.unhonoured else ""
+    passed_over = [*one.unhonoured, *_passed_over(service, model, str(options["runtime"]))]
+    told = f"not honoured here: {', '.join(passed_over)}" if passed_over else ""
     return Order(meta.namespace, meta.name, meta.uid, port, options, None, told)
+
+
+def _passed_over(service: InferenceService, model: Model | None, runtime: str) -> list[str]:
+    """What people have set and that changes nothing here: passed over in silence, it would be believed."""
+    assert model is not None, "or there were no options"
+    hardware = model.spec.hardware
+    found = ["memoryBudget of the Model"] if hardware.memory_budget else []
+    found += ["memoryFraction of the Model"] if hardware.memory_fraction is not None else []
+    if runtime == "mlx":
+        found += [name for name, value in _llama_cpp(service, model).items() if value not in {None, ""}]
+    if service.spec.replicas > 1:
+        found.append("replicas beyond one")
+    return found
 
 
 def _check_service(one: Asked, rules: Rules, names: AbstractSet[str]) -> None:
@@ -264,13 +274,20 @@ def _options(service: InferenceService, model: Model | None, rules: Rules) -> di
         "priority": spec.priority.value,
         "eviction_protection": spec.eviction_protection,
     }
-    if runtime == "mlx" and model.spec.sha256:
-        raise _RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
-    if runtime != "mlx":
+    if runtime == "mlx":
+        _check_mlx(service, model)
+    else:
         options |= _llama_cpp(service, model)
     if spec.extra_args:
         options["extra_args"] = _arguments(spec.extra_args, runtime, rules)
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _check_mlx(service: InferenceService, model: Model) -> None:
+    if model.spec.sha256:
+        raise _RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
+    if service.spec.mode not in {None, ServingMode.CHAT}:
+        raise _RefusedError(Reason.OPTION_REFUSED, "a model for MLX is served for chats alone")
 
 
 def _llama_cpp(service: InferenceService, model: Model) -> dict[str, Any]:

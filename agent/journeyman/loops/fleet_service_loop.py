@@ -18,7 +18,6 @@ import structlog
 
 from journeyman.core.fleet_service_status import Standing, held_by, standing, status_patch
 from journeyman.core.fleet_services import (
-    UNHONOURED,
     Asked,
     Order,
     Reason,
@@ -37,7 +36,7 @@ from journeyman.errors import (
     UnauthorizedError,
 )
 from journeyman.following.known_objects import KnownObjects
-from journeyman.model.inference import InferenceService, Model
+from journeyman.model.inference import InferenceService, InferenceServiceSpec, Model
 from journeyman.model.resources import INFERENCE_SERVICES, MODELS
 from journeyman.ports import Clock, ControlPlane, Document, JsonObject
 from journeyman.serving.server import Server
@@ -313,8 +312,9 @@ def _together(kinds: Sequence[KnownObjects[T]]) -> dict[str, T] | None:
 
 def _asked(item: JsonObject) -> Asked:
     service = InferenceService.from_wire(item)
+    known = {field.alias for field in InferenceServiceSpec.model_fields.values()}
     spec = item.get("spec") or {}
-    unhonoured = tuple(name for name in UNHONOURED if spec.get(name) not in (None, False, {}))
+    unhonoured = tuple(sorted(name for name, value in spec.items() if value and name not in known))
     return Asked(service, held_by(service.status.conditions), unhonoured)
 
 

@@ -240,6 +240,13 @@ def test_arguments_of_a_program_need_a_setting_and_that_program() -> None:
     assert Inference.of(found).extra_args == ("--seed", "1")
 
 
+def test_a_model_for_mlx_is_no_embedder() -> None:
+    """Its server knows chats alone, and would answer something else than what was asked for."""
+    weights = model(source="owner/repo", format="mlx")
+    assert refusal(service(mode="embedding"), weights) is Reason.OPTION_REFUSED
+    assert options(service(mode="chat"), weights)["runtime"] == "mlx"
+
+
 @pytest.mark.parametrize("runtime", ["vllm", "tgi", "llamacpp-router", "generic"])
 def test_a_runtime_of_containers_is_refused(runtime: str) -> None:
     """No host outside a cluster has it."""
@@ -269,8 +276,12 @@ def test_a_name_is_served_once() -> None:
 
 def test_what_is_not_honoured_is_told() -> None:
     """A field that changes nothing here would be believed."""
-    (order,) = decide([Asked(service(), unhonoured=("turboQuantBits",))])
-    assert order.message == "not honoured here: turboQuantBits"
+    (order,) = decide([Asked(service(replicas=3), unhonoured=("turboQuantBits",))])
+    assert order.message == "not honoured here: turboQuantBits, replicas beyond one"
+    weights = model(source="owner/repo", format="mlx", hardware={"memoryBudget": "8Gi"})
+    (order,) = decide(service(jinja=True), weights)
+    assert order.message == "not honoured here: memoryBudget of the Model, jinja"
+    assert decide(service())[0].message == ""
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,24 @@ def test_what_is_refused_is_said_in_the_status(fleet: Fleet, spec: dict[str, Any
     scenario(play)
 
 
+def test_fields_that_nobody_here_knows_are_named(fleet: Fleet) -> None:
+    """Whoever set them reads in the status that they change nothing on this host."""
+
+    async def play() -> None:
+        spec: dict[str, Any] = {
+            "moeCPUOffload": True,
+            "image": "ghcr.io/x/y",
+            "autoscaling": None,
+            "noWarmup": True,
+        }
+        await fleet.apply(model_object(), service_object(**spec))
+        async with fleet.serve():
+            (condition,) = (await fleet.status())["conditions"]
+            assert condition["message"].endswith("; not honoured here: image, moeCPUOffload")
+
+    scenario(play)
+
+
 def test_a_status_is_written_on_transitions_alone(fleet: Fleet) -> None:
     """An hour without news costs no write, and neither does an agent that starts."""
 
