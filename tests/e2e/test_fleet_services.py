@@ -27,6 +27,8 @@ pytestmark = pytest.mark.slow
 GROUP = "/apis/inference.llmkube.dev/v1alpha1/namespaces/default"
 SERVICE, NAME = f"{GROUP}/inferenceservices/chat", "attic"
 LOAD_SECONDS = 60.0
+# The tiny model needs some seconds for it.
+LONG = 1500
 
 
 @contextmanager
@@ -103,12 +105,16 @@ def servers(running: AgentProcess) -> list[int]:
     return [each.worker.pid for each in records if each.kind == "model-server" and each.worker.is_running()]
 
 
-def answer(running: AgentProcess) -> bytes:
-    """What the proxy of that host answers for the model of the service."""
+def client_of(running: AgentProcess) -> StreamingClient:
+    """A client of the proxy of that host, for the model of the service."""
     eventually(lambda: running.status()["proxy"]["baseUrl"], within_seconds=LOAD_SECONDS)
     proxy = running.status()["proxy"]
-    client = StreamingClient(proxy["baseUrl"], Path(proxy["keyFile"]).read_text().strip(), "chat")
-    return asyncio.run(asyncio.wait_for(client.read_all(5), LOAD_SECONDS))
+    return StreamingClient(proxy["baseUrl"], Path(proxy["keyFile"]).read_text().strip(), "chat")
+
+
+def answer(running: AgentProcess) -> bytes:
+    """A few words of the model of the service."""
+    return asyncio.run(asyncio.wait_for(client_of(running).read_all(5), LOAD_SECONDS))
 
 
 def test_the_life_of_a_service(tmp_path: Path, real_model: Path) -> None:
@@ -151,6 +157,24 @@ def test_the_life_of_a_service(tmp_path: Path, real_model: Path) -> None:
             assert admin.delete(SERVICE).is_success
         eventually(lambda: servers(running) == [], within_seconds=LOAD_SECONDS)
         assert running.status()["models"] == []
+
+
+def test_a_stream_that_runs_is_finished_before_its_server_goes(tmp_path: Path, tiny_model: Path) -> None:
+    """Whoever suspends a service in the middle of an answer cuts nobody off, and then the server ends."""
+
+    async def suspended_meanwhile(client: StreamingClient, plane: PlaneProcess) -> bytes:
+        stream = await (await client.begin(LONG)).until_begun()
+        await asyncio.to_thread(change, plane, suspend=True)
+        await asyncio.to_thread(until, plane, "Suspended")
+        assert not stream.reader.at_eof()
+        return await asyncio.wait_for(stream.rest(), LOAD_SECONDS)
+
+    folder = {"fleet_service_model_folders": str(tiny_model.parent)}
+    with spawn_plane(tmp_path) as plane, joined_agent(tmp_path, plane, **folder) as running:
+        apply(plane, model_object(source=str(tiny_model)), service_object(node=NAME, contextSize=2048))
+        until(plane, "Ready")
+        assert is_whole(asyncio.run(suspended_meanwhile(client_of(running), plane)))
+        eventually(lambda: servers(running) == [], within_seconds=LOAD_SECONDS)
 
 
 def test_what_this_host_does_not_take_is_refused_in_the_status(tmp_path: Path, tiny_model: Path) -> None:

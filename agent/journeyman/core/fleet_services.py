@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -27,15 +27,11 @@ from journeyman.model.inference import (
     ModelFormat,
     RopeScaling,
     RuntimeName,
+    ServingMode,
 )
 
 USUAL_PORT = 8080
 LEAST_CONTEXT_TOKENS = 128
-# What changes how a model answers or what it takes, and what no runtime of ours is told; people hear of it.
-UNHONOURED = (
-    *("autoscaling", "hotCache", "metadataOverrides", "moeCPULayers", "moeCPUOffload", "pagedSSD"),
-    *("reasoningBudgetMessage", "speculativeDecoding", "tensorOverrides", "turboQuantBits"),
-)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -137,12 +133,12 @@ class Asked:
     Attributes:
         service: the object.
         held_by: the node that says in its status that it serves it; empty if none does.
-        unhonoured: fields of its spec that are there and that we have no use for.
+        unhonoured: fields of its spec that are there and that we do not know.
     """
 
     service: InferenceService
     held_by: str = ""
-    unhonoured: tuple[str, ...] = field(default=())
+    unhonoured: tuple[str, ...] = ()
 
 
 class _RefusedError(Exception):
@@ -175,6 +171,21 @@ def orders(
     return found
 
 
+def is_still_allowed(order: Order, rules: Rules) -> bool:
+    """Whether an order of an earlier life stands under the rules of this one, which may be stricter."""
+    options = order.options or {}
+    source = str(options.get("model", ""))
+    try:
+        if source.startswith("/"):
+            _file(source, rules.model_folders)
+        else:
+            _check_plain_http(source, rules)
+    except _RefusedError:
+        return False
+    may_have_arguments = rules.extra_args or not options.get("extra_args")
+    return may_have_arguments and (not rules.allow or _is_listed(order.reference, rules.allow))
+
+
 def _age(one: Asked) -> tuple[datetime, str, str]:
     meta = one.service.metadata
     return (meta.creation_timestamp or _LONG_AGO, meta.namespace, meta.name)
@@ -192,11 +203,10 @@ def _is_ours(service: InferenceService, model: Model | None, rules: Rules) -> bo
     if placed_on is not None:
         return placed_on == rules.node
     wants_metal = model is not None and model.spec.hardware.accelerator is ModelAccelerator.METAL
-    return wants_metal and rules.has_metal and _is_listed(service, rules.allow)
+    return wants_metal and rules.has_metal and _is_listed(f"{meta.namespace}/{meta.name}", rules.allow)
 
 
-def _is_listed(service: InferenceService, allow: Sequence[str]) -> bool:
-    reference = f"{service.metadata.namespace}/{service.metadata.name}"
+def _is_listed(reference: str, allow: Sequence[str]) -> bool:
     return any(fnmatchcase(reference, pattern) for pattern in allow)
 
 
@@ -209,13 +219,28 @@ def _order(one: Asked, model: Model | None, rules: Rules, names: AbstractSet[str
         options = _options(service, model, rules)
     except _RefusedError as refusal:
         return Order(meta.namespace, meta.name, meta.uid, port, None, refusal.reason, str(refusal))
-    told = f"not honoured here: {', '.join(one.unhonoured)}" if one.unhonoured else ""
+    passed_over = [*one.unhonoured, *_passed_over(service, model, str(options["runtime"]))]
+    told = f"not honoured here: {', '.join(passed_over)}" if passed_over else ""
     return Order(meta.namespace, meta.name, meta.uid, port, options, None, told)
+
+
+def _passed_over(service: InferenceService, model: Model | None, runtime: str) -> list[str]:
+    """What people have set and that changes nothing here: passed over in silence, it would be believed."""
+    assert model is not None, "or there were no options"
+    hardware = model.spec.hardware
+    found = ["memoryBudget of the Model"] if hardware.memory_budget else []
+    found += ["memoryFraction of the Model"] if hardware.memory_fraction is not None else []
+    if runtime == "mlx":
+        found += [name for name, value in _llama_cpp(service, model).items() if value not in {None, ""}]
+    if service.spec.replicas > 1:
+        found.append("replicas beyond one")
+    return found
 
 
 def _check_service(one: Asked, rules: Rules, names: AbstractSet[str]) -> None:
     service = one.service
-    if rules.allow and not _is_listed(service, rules.allow):
+    reference = f"{service.metadata.namespace}/{service.metadata.name}"
+    if rules.allow and not _is_listed(reference, rules.allow):
         raise _RefusedError(Reason.NOT_ALLOWED, "it is not in fleet_service_allow of this host")
     if service.spec.suspend:
         raise _RefusedError(Reason.SUSPENDED, "spec.suspend is set")
@@ -249,13 +274,20 @@ def _options(service: InferenceService, model: Model | None, rules: Rules) -> di
         "priority": spec.priority.value,
         "eviction_protection": spec.eviction_protection,
     }
-    if runtime == "mlx" and model.spec.sha256:
-        raise _RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
-    if runtime != "mlx":
+    if runtime == "mlx":
+        _check_mlx(service, model)
+    else:
         options |= _llama_cpp(service, model)
     if spec.extra_args:
         options["extra_args"] = _arguments(spec.extra_args, runtime, rules)
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _check_mlx(service: InferenceService, model: Model) -> None:
+    if model.spec.sha256:
+        raise _RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
+    if service.spec.mode not in {None, ServingMode.CHAT}:
+        raise _RefusedError(Reason.OPTION_REFUSED, "a model for MLX is served for chats alone")
 
 
 def _llama_cpp(service: InferenceService, model: Model) -> dict[str, Any]:
@@ -350,12 +382,16 @@ def _source(model: Model, rules: Rules) -> str:
 def _check_source(source: str, form: ModelFormat, rules: Rules) -> None:
     try:
         found = read_source(source, hub_url=rules.hub_url)
-        host = urlsplit(source)
     except (UsageError, ValueError) as error:
         raise _RefusedError(Reason.SOURCE_REFUSED, str(error)) from error
     if (form is ModelFormat.GGUF) is not bool(found.parts):
         raise _RefusedError(Reason.SOURCE_REFUSED, f"{source} is no model in the format {form.value}")
-    # People may fetch from this machine without TLS; from elsewhere it would be a way to its local services.
+    _check_plain_http(source, rules)
+
+
+def _check_plain_http(source: str, rules: Rules) -> None:
+    """People may fetch from this machine without TLS; from elsewhere it is a way to its local services."""
+    host = urlsplit(source)
     if host.scheme.lower() == "http" and host.hostname not in rules.plain_http_hosts:
         raise _RefusedError(
             Reason.SOURCE_REFUSED, f"http to {host.hostname} needs model_plain_http_hosts on this host"

@@ -17,7 +17,15 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from journeyman.core.fleet_service_status import Standing, held_by, standing, status_patch
-from journeyman.core.fleet_services import UNHONOURED, Asked, Order, Reason, Rules, ServedService, orders
+from journeyman.core.fleet_services import (
+    Asked,
+    Order,
+    Reason,
+    Rules,
+    ServedService,
+    is_still_allowed,
+    orders,
+)
 from journeyman.errors import (
     ConfigError,
     ConflictError,
@@ -28,7 +36,7 @@ from journeyman.errors import (
     UnauthorizedError,
 )
 from journeyman.following.known_objects import KnownObjects
-from journeyman.model.inference import InferenceService, Model
+from journeyman.model.inference import InferenceService, InferenceServiceSpec, Model
 from journeyman.model.resources import INFERENCE_SERVICES, MODELS
 from journeyman.ports import Clock, ControlPlane, Document, JsonObject
 from journeyman.serving.server import Server
@@ -104,10 +112,16 @@ class FleetServices:
 
     def load(self) -> None:
         """Orders what was ordered last, before anybody has read a service.  Needs no network."""
-        if self._services:
-            self._kept = self._memory.load() or {}
-            self._orders = _from_memory(self._kept)
-            self._want()
+        if not self._services:
+            return
+        self._kept = self._memory.load() or {}
+        rules, taken = self._rules(), self._taken()
+        self._orders = [
+            order
+            for order in _from_memory(self._kept)
+            if is_still_allowed(order, rules) and order.name not in taken
+        ]
+        self._want()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """What runs for as long as the agent does."""
@@ -171,6 +185,8 @@ class FleetServices:
             return
         decided = orders(services.values(), models, self._rules(), self._taken())
         self._orders = [_checked(each) for each in decided]
+        ours = {order.reference for order in self._orders}
+        self._told = {reference: told for reference, told in self._told.items() if reference in ours}
         self._keep()
         self._want()
         self._news.set()
@@ -296,8 +312,9 @@ def _together(kinds: Sequence[KnownObjects[T]]) -> dict[str, T] | None:
 
 def _asked(item: JsonObject) -> Asked:
     service = InferenceService.from_wire(item)
+    known = {field.alias for field in InferenceServiceSpec.model_fields.values()}
     spec = item.get("spec") or {}
-    unhonoured = tuple(name for name in UNHONOURED if spec.get(name) not in (None, False, {}))
+    unhonoured = tuple(sorted(name for name, value in spec.items() if value and name not in known))
     return Asked(service, held_by(service.status.conditions), unhonoured)
 
 
@@ -330,14 +347,18 @@ def _from_memory(value: JsonObject) -> list[Order]:
     """What `_to_memory` wrote; options that a later release knows are left out, not the whole service."""
     if value.get("format") != FORMAT_VERSION:
         return []
-    found = [
-        Order(
-            one["namespace"],
-            one["name"],
-            one["uid"],
-            one["port"],
-            {name: option for name, option in one["options"].items() if name in Inference.model_fields},
-        )
-        for one in value["services"]
-    ]
+    try:
+        found = [
+            Order(
+                one["namespace"],
+                one["name"],
+                one["uid"],
+                one["port"],
+                {name: option for name, option in one["options"].items() if name in Inference.model_fields},
+            )
+            for one in value["services"]
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        log.warning("fleet_services_not_remembered", error=repr(error))
+        return []
     return [order for order in map(_checked, found) if order.options is not None]

@@ -169,7 +169,6 @@ class InferenceServiceSpec(WireModel):
     no_kv_offload: bool | None = None
     no_warmup: bool | None = None
     reasoning_budget: int | None = None
-    reasoning_budget_message: str = ""
     batch_size: Count | None = None
     u_batch_size: Count | None = None
     extra_args: tuple[str, ...] = ()

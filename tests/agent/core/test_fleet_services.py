@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman.core.fleet_services import Asked, Order, Reason, Rules, orders
+from journeyman.core.fleet_services import Asked, Order, Reason, Rules, is_still_allowed, orders
 from journeyman.errors import ConfigError
 from journeyman.model.inference import InferenceService, Model
 from journeyman.settings import Inference
@@ -240,6 +240,13 @@ def test_arguments_of_a_program_need_a_setting_and_that_program() -> None:
     assert Inference.of(found).extra_args == ("--seed", "1")
 
 
+def test_a_model_for_mlx_is_no_embedder() -> None:
+    """Its server knows chats alone, and would answer something else than what was asked for."""
+    weights = model(source="owner/repo", format="mlx")
+    assert refusal(service(mode="embedding"), weights) is Reason.OPTION_REFUSED
+    assert options(service(mode="chat"), weights)["runtime"] == "mlx"
+
+
 @pytest.mark.parametrize("runtime", ["vllm", "tgi", "llamacpp-router", "generic"])
 def test_a_runtime_of_containers_is_refused(runtime: str) -> None:
     """No host outside a cluster has it."""
@@ -269,5 +276,30 @@ def test_a_name_is_served_once() -> None:
 
 def test_what_is_not_honoured_is_told() -> None:
     """A field that changes nothing here would be believed."""
-    (order,) = decide([Asked(service(), unhonoured=("turboQuantBits",))])
-    assert order.message == "not honoured here: turboQuantBits"
+    (order,) = decide([Asked(service(replicas=3), unhonoured=("turboQuantBits",))])
+    assert order.message == "not honoured here: turboQuantBits, replicas beyond one"
+    weights = model(source="owner/repo", format="mlx", hardware={"memoryBudget": "8Gi"})
+    (order,) = decide(service(jinja=True), weights)
+    assert order.message == "not honoured here: memoryBudget of the Model, jinja"
+    assert decide(service())[0].message == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "rules", "stands"),
+    [
+        ({"model": SOURCE}, RULES, True),
+        ({"model": SOURCE}, replace(RULES, allow=("default/chat",)), True),
+        ({"model": SOURCE}, replace(RULES, allow=("default/other",)), False),
+        ({"model": SOURCE, "extra_args": ["--x"]}, RULES, False),
+        ({"model": SOURCE, "extra_args": ["--x"]}, replace(RULES, extra_args=True), True),
+        ({"model": "/srv/x.gguf"}, RULES, False),
+        ({"model": "/srv/x.gguf"}, replace(RULES, model_folders=("/srv",)), True),
+        ({"model": "http://127.0.0.1/x.gguf"}, RULES, False),
+        ({"model": "hf://owner/repo/x.gguf"}, RULES, True),
+    ],
+)
+def test_an_order_of_an_earlier_life_stands_by_the_rules_of_this_one(
+    options: dict[str, Any], rules: Rules, *, stands: bool
+) -> None:
+    """What the owner of the host has taken back is not served because the plane cannot be asked."""
+    assert is_still_allowed(Order("default", "chat", "uid", options=options), rules) is stands

@@ -251,6 +251,24 @@ def test_what_is_refused_is_said_in_the_status(fleet: Fleet, spec: dict[str, Any
     scenario(play)
 
 
+def test_fields_that_nobody_here_knows_are_named(fleet: Fleet) -> None:
+    """Whoever set them reads in the status that they change nothing on this host."""
+
+    async def play() -> None:
+        spec: dict[str, Any] = {
+            "moeCPUOffload": True,
+            "image": "ghcr.io/x/y",
+            "autoscaling": None,
+            "noWarmup": True,
+        }
+        await fleet.apply(model_object(), service_object(**spec))
+        async with fleet.serve():
+            (condition,) = (await fleet.status())["conditions"]
+            assert condition["message"].endswith("; not honoured here: image, moeCPUOffload")
+
+    scenario(play)
+
+
 def test_a_status_is_written_on_transitions_alone(fleet: Fleet) -> None:
     """An hour without news costs no write, and neither does an agent that starts."""
 
@@ -341,9 +359,32 @@ def test_what_an_agent_of_another_release_has_kept_is_read_as_far_as_it_goes(fle
 
     async def play() -> None:
         fleet.plane.down = UnreachableError("no answer")
-        for number, expected in ((1, ["chat"]), (2, [])):
-            fleet.memory.save({"format": number, "services": [kept]})
+        for number, listed, expected in ((1, [kept], ["chat"]), (2, [kept], []), (1, [{"name": "chat"}], [])):
+            fleet.memory.save({"format": number, "services": listed})
             async with fleet.serve():
                 assert fleet.running() == expected
+
+    scenario(play)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"fleet_service_allow": ("default/other",)}, {"models": ("chat",)}],
+    ids=["no longer allowed", "the settings serve that name"],
+)
+def test_what_the_settings_have_taken_back_is_not_served_from_memory(
+    fleet: Fleet, change: dict[str, Any]
+) -> None:
+    """A host whose owner has become stricter does not wait for the control plane to say so."""
+
+    async def play() -> None:
+        fleet.house.store.stored["chat"] = model_file("chat", sha256="c" * 64)
+        await fleet.apply(model_object(), service_object())
+        async with fleet.serve():
+            assert fleet.running() == ["chat"]
+        fleet.plane.down = UnreachableError("no answer")
+        async with fleet.serve(**change) as services:
+            assert services.served() == []
+            assert fleet.house.workers.started[0] in fleet.house.workers.stopped
 
     scenario(play)
