@@ -165,6 +165,7 @@ class Parts:
                 ),
             },
             is_idle=self._is_idle,
+            may_load=lambda: not self.live_holds(self.clock.now()) and not self.gates.on_battery(),
             memory=JsonFile(self._settings.root.agent / "speeds.json"),
             clock=self.clock,
             idle_seconds=self._settings.model_speed_idle_seconds,
@@ -265,6 +266,7 @@ class Parts:
         self.models.look(then=self._ladder.act)
         self.lane.decide()
         self.awake.decide()
+        self.speeds.look_soon()
 
     def _slept(self) -> None:
         # Leases may have run out meanwhile, and streams have died without a word.

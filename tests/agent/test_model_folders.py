@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from journeyman.cli import models as models_command
 from journeyman.core.gates.marks import DiskMarks
 from journeyman.errors import ModelFault
 from journeyman.models import Models
-from journeyman.settings import Settings
+from journeyman.settings import Inference, Settings
 from tests.support.model_hub import weights
 from tests.support.tiny_mlx import safetensors, write_tiny_mlx
 
@@ -148,6 +149,15 @@ def test_the_command_takes_a_folder(own: Path, tmp_path: Path) -> None:
 
     taken = run("import", str(own), "--name", "mine")
     assert run("list") == [taken]
+
+
+def test_the_command_says_how_to_serve_a_folder(own: Path, tmp_path: Path) -> None:
+    """What it prints for people is what the settings take."""
+    (tmp_path / "config.toml").write_text("[gates.disk]\nreserve_percent = 0\nreserve_min_bytes = 0\n")
+    arguments = ["import", str(own), "--name", "mine", "--state-root", str(tmp_path)]
+    told = CliRunner().invoke(models_command.command, arguments).stdout
+    (table,) = tomllib.loads(told.partition("serve it with:\n")[2])["inference"]
+    assert Inference(**table) == Inference(model="mine", runtime="mlx")
 
 
 def test_the_name_of_an_older_release_is_still_a_model(own: Path, tmp_path: Path) -> None:

@@ -146,7 +146,10 @@ def _show(model: dict[str, Any], *, as_json: bool) -> None:
         print_json(model)
         return
     print(f"{model['name']}: {bytes_text(model['sizeBytes'])}, sha256 {model['sha256']}")
-    print(f'serve it with: models = ["{model["name"]}"]')
+    if model["form"] == "safetensors":
+        print(f'serve it with:\n[[inference]]\nmodel = "{model["name"]}"\nruntime = "mlx"')
+    else:
+        print(f'serve it with: models = ["{model["name"]}"]')
 
 
 def _teller() -> Callable[[str], None]:

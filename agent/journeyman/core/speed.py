@@ -36,6 +36,8 @@ class Quantity(StrEnum):
 
 
 SPEED = Quantity.SPEED
+# What takes a host for longer than a moment.
+LOADS = frozenset({Quantity.LONG_SPEED})
 
 
 def tokens_per_second(tokens: int, first_at: float | None, last_at: float | None) -> float | None:

@@ -36,6 +36,7 @@ class SpeedLoop:
         probes: by what they ask for, in their order; called with where a server answers, what it calls its
             model, and its context.  Raise WorkerError if it cannot be told.
         is_idle: whether no work of anybody would disturb the figure, or be disturbed.
+        may_load: whether the host can afford what takes it for longer than a moment.
         memory: where the figures are kept.
         clock: time.
         idle_seconds: how long a server has been ready before it is measured.
@@ -47,6 +48,7 @@ class SpeedLoop:
         servers: Callable[[], Sequence[Server]],
         probes: Mapping[Quantity, Probe],
         is_idle: Callable[[], Awaitable[bool]],
+        may_load: Callable[[], bool],
         memory: Document,
         clock: Clock,
         idle_seconds: float,
@@ -54,6 +56,7 @@ class SpeedLoop:
         self._servers = servers
         self._probes = probes
         self._is_idle = is_idle
+        self._may_load = may_load
         self._memory = memory
         self._clock = clock
         self._idle_seconds = idle_seconds
@@ -74,7 +77,7 @@ class SpeedLoop:
         return speed.told_of({server.model: self.of(server.model) for server in self._servers()})
 
     def look_soon(self) -> None:
-        """A server has changed its phase."""
+        """A server has changed its phase, or the host what it can afford."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -93,7 +96,7 @@ class SpeedLoop:
         servers = self._servers()
         if self._is_loading():
             return None
-        for quantity in self._probes:
+        for quantity in filter(self._is_affordable, self._probes):
             for server in filter(_can_be_told, servers):
                 key = _key(server)
                 if quantity not in {*self._known.get(key, {}), *self._skipped.get(key, {})}:
@@ -103,10 +106,13 @@ class SpeedLoop:
     def _is_loading(self) -> bool:
         return any(server.state.phase is Phase.STARTING for server in self._servers())
 
+    def _is_affordable(self, quantity: Quantity) -> bool:
+        return quantity not in speed.LOADS or self._may_load()
+
     async def _measure(self, server: Server, quantity: Quantity, endpoint: Endpoint) -> None:
         question = self._probes[quantity](endpoint, server.upstream_model, server.context_tokens)
         key, model = _key(server), server.model
-        told, _ = await first_of(question, self._until_wanted())
+        told, _ = await first_of(question, self._until_wanted(quantity))
         if told.cancelled():
             log.info("measurement_gave_way", model=model, quantity=quantity)
             return
@@ -127,8 +133,8 @@ class SpeedLoop:
         except HostError as error:
             log.warning("speed_not_kept", error=error.message)
 
-    async def _until_wanted(self) -> None:
-        while await self._is_idle():
+    async def _until_wanted(self, quantity: Quantity) -> None:
+        while self._is_affordable(quantity) and await self._is_idle():
             await self._clock.sleep(LOOK_SECONDS)
 
 

@@ -35,6 +35,7 @@ class Host:
         self.asked: list[str] = []
         self.answered: list[str] = []
         self.busy = False
+        self.may_load = True
         self.error = ""
         self.probes: dict[Quantity, Probe] = {Quantity.SPEED: self.measure}
 
@@ -55,6 +56,7 @@ class Host:
             servers=lambda: self.servers,
             probes=self.probes,
             is_idle=self.is_idle,
+            may_load=lambda: self.may_load,
             memory=JsonFile(self.file),
             clock=self.clock,
             idle_seconds=IDLE_SECONDS,
@@ -220,5 +222,35 @@ def test_all_quantities_are_asked_for_in_their_order(host: Host) -> None:
             await host.clock.run_for(60)
             assert loop.of("other").supports_tools is False
             assert host.asked[4:] == ["smol behind 0", "other behind 0"]
+
+    scenario(play)
+
+
+def test_a_host_that_has_to_rest_is_not_given_a_long_prompt(host: Host) -> None:
+    """While it is held, or on its battery, only short answers are asked for, and what runs ends."""
+
+    async def long(endpoint: Endpoint, model: str, context_tokens: int) -> float:
+        host.asked.append(f"{model} long")
+        await host.clock.sleep(30)
+        return 20.0
+
+    async def play() -> None:
+        host.probes[Quantity.LONG_SPEED] = long
+        host.may_load = False
+        async with host.loop() as loop:
+            await host.clock.run_for(60)
+            assert host.asked == ["smol", "other"]
+            host.may_load = True
+            loop.look_soon()
+            await host.clock.run_for(IDLE_SECONDS + 10)
+            assert host.asked[2:] == ["smol long"]
+            host.may_load = False
+            await host.clock.run_for(60)
+            assert loop.of("smol").long_tokens_per_second is None
+            host.may_load = True
+            loop.look_soon()
+            await host.clock.run_for(120)
+            assert host.asked[2:] == ["smol long", "smol long", "other long"]
+            assert loop.of("other").long_tokens_per_second == 20.0
 
     scenario(play)
