@@ -207,7 +207,7 @@ class Agent:
             dead_letters=self._parts.tasks.outbox.dead_letters(),
             models=await self._parts.shown_models(),
             services=self._parts.services.snapshot(),
-            proxy=self._parts.proxy.snapshot(),
+            proxy=self._parts.proxy.snapshot() | self._parts.reachability.shown(),
             registrations=self._parts.registrations.snapshot(),
             credential_error=self._parts.credential.problem,
         ).to_json()

@@ -54,7 +54,7 @@ from journeyman.loops.speed_loop import SpeedLoop
 from journeyman.model.fleet_node import LABEL_AGENT, Capability, FleetNode
 from journeyman.node_tasks import Means, NodeTasks
 from journeyman.ports import JsonObject
-from journeyman.reachable import registrations_of_this_host, routes_of_this_host
+from journeyman.reachable import Reachability, registrations_of_this_host, routes_of_this_host
 from journeyman.serving.neighbours import Neighbours
 from journeyman.settings import Settings
 
@@ -109,13 +109,14 @@ class Parts:
             changed=self.awake.decide,
         )
         self.services = self._fleet_services()
+        self.reachability = Reachability(settings, self.proxy)
         self.registrations = registrations_of_this_host(
             settings,
             self.plane,
             self.clock,
             node=self.identity.node_name,
             services=self.services,
-            proxy=self.proxy,
+            reachability=self.reachability,
         )
         self.tasks = self._node_tasks()
         self._ladder = ladder_of_this_host(settings, self.gates, [self.tasks.runner, self.lane, self.models])

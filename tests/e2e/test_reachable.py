@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from journeyman.control import call
 from journeyman.model.meta import parse_time
+from journeyman_updater.contract import ExitCode
 from tests.support.proxy_clients import is_whole
 from tests.support.reachable_host import (
     NAME,
@@ -93,18 +95,42 @@ def test_a_stream_from_elsewhere_survives_the_agent(host: ReachableHost) -> None
 
 
 def test_registrations_follow_the_services_and_the_agent(host: ReachableHost) -> None:
-    """Suspended they go, a planned stop takes the endpoint out of service, a restart brings it back."""
+    """Suspended they go, a planned stop takes the endpoint out of service, a restart leaves it there."""
     host.change(suspend=True)
-    eventually(lambda: host.is_ready() is None, within_seconds=SECONDS)
-    assert host.get(f"{SERVICES}/{SERVICE}") is None
+    eventually(lambda: host.get(f"{SERVICES}/{SERVICE}") is None, within_seconds=SECONDS)
+    assert host.is_ready() is None
     host.change(suspend=False)
     host.until_ready()
     service = host.get(f"{SERVICES}/{SERVICE}")
+    call(host.agent.root, "stop", restart=True)
+    assert host.agent.process is not None
+    assert host.agent.process.wait(SECONDS) == ExitCode.RESTART
+    assert host.is_ready()
+    host.start()
+    # As during an update, after which the next agent finds everything as it is.
+    host.agent.root.pause_file.touch()
+    assert host.agent.stop() == 0
+    assert host.is_ready()
+    host.agent.root.pause_file.unlink()
+    host.start()
     assert host.agent.stop() == 0
     assert host.is_ready() is False
     assert host.get(f"{SERVICES}/{SERVICE}") == service
     host.start()
     host.until_ready()
+
+
+def test_an_address_that_goes_takes_the_endpoint_out_of_service(host: ReachableHost) -> None:
+    """As with a VPN that is switched off, and on again; the port need not be opened anew."""
+    whole = f"{host.address}/24"
+    host.home.ip("address", "delete", whole, "dev", "cable1")
+    eventually(lambda: host.is_ready() is False, within_seconds=SECONDS)
+    status = host.agent.status()
+    assert "no address of this host any more" in status["proxy"]["whyNotReachable"]
+    assert status["registrations"][0]["state"] == "notReady"
+    host.home.ip("address", "add", whole, "dev", "cable1")
+    host.until_ready()
+    assert is_whole(host.ask(SHORT).all())
 
 
 def test_another_configuration_hands_the_port_over_and_none_gives_it_back(host: ReachableHost) -> None:

@@ -81,3 +81,21 @@ def _joined(server: ApiServer, node: str) -> str:
     assert reply.status_code == httpx.codes.CREATED, reply.text
     server.made_paths.append(f"/node-credentials/{node}")
     return credential
+
+
+def let_register(server: ApiServer, node: str, *services: str) -> None:
+    """Lets a node register these services of the namespace of its tasks, where names have to be granted."""
+    if not has_accounts(server):
+        return
+    made = manifests(
+        [node],
+        account_namespace=ACCOUNTS,
+        task_namespaces=[],
+        registered=[(TASKS, service) for service in services],
+    )
+    for each in made:
+        is_policy = each["kind"].startswith("ValidatingAdmission")
+        if each["metadata"]["name"] == f"{account_of(node)}-registrations" and (
+            not is_policy or has_policies(server)
+        ):
+            _apply(server, each)

@@ -83,7 +83,6 @@ class ProxyLoop:
         self._state = begin(clock.monotonic())
         self._record: WorkerRecord | None = None
         self._url = ""
-        self._reach = settings.reach
         self._changed = asyncio.Event()
 
     @property
@@ -109,25 +108,12 @@ class ProxyLoop:
             "baseUrl": self._url,
             "keyFile": str(self._settings.root.proxy_key_file),
             "reason": self._state.reason,
-        } | self._shown_reach()
+        }
 
     def why_not_reachable(self) -> str:
-        """Why clients on other machines cannot connect at this moment; empty if they can."""
-        if self._reach is None:
-            return "nobody has asked for it: proxy_reach_address is not set"
+        """Why the proxy does not listen for other machines at this moment; empty if it does."""
         told = self._workers.read_file(self._record, REACH_FILE) if self._record and self._url else None
         return "the proxy is not ready" if told is None else str(json.loads(told)["why_not"])
-
-    def _shown_reach(self) -> JsonObject:
-        if self._reach is None:
-            return {}
-        why_not = self.why_not_reachable()
-        return {
-            "reachableAt": str(self._reach),
-            "reachable": not why_not,
-            "whyNotReachable": why_not,
-            "reachKeyFile": str(self._settings.root.reach_key_file) if self._reach.has_key else None,
-        }
 
     def adopt(self) -> None:
         """Takes up the proxy that runs with the same settings.  Needs no network.
@@ -240,7 +226,7 @@ class ProxyLoop:
             head_seconds=settings.proxy_head_seconds,
             key_digest=keys.digest(),
             version=self._version,
-            reach=self._reach,
+            reach=settings.reach,
         )
 
     def _label(self, keys: Keys) -> str:

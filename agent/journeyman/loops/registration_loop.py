@@ -133,7 +133,7 @@ class RegistrationLoop:
         self._parted = True
         try:
             async with asyncio.timeout(self._settings.parting_beat_timeout_seconds), self._speaking:
-                for served, _ in list(self._standings.values()):
+                for served, _ in self._wanted():
                     await self._part_with(served)
         except (ControlPlaneError, TimeoutError) as error:
             log.warning("registrations_not_withdrawn", error=str(error) or "timed out")
@@ -241,19 +241,18 @@ class RegistrationLoop:
         self._reaped.add(name)
 
     async def _part_with(self, served: ServedService) -> None:
+        """Also with what an earlier agent has registered, if this one has not got to it."""
         name, ref = _name(served), _refs(served)[1]
-        known = self._slices.pop(name, None)
-        if known is None or self._registrar is None:
-            return
+        assert self._registrar is not None, "nobody registers otherwise"
         wanted = self._registrar.slice(served, self._server_time(), ready=False)
+        known = self._slices.pop(name, None) or await self._get(ref)
         try:
-            await self._write(ref, known, wanted)
+            if known is not None and is_of_node(known, self._node):
+                await self._write(ref, known, wanted)
         except ConflictError:
             known = await self._plane.get(ref)
             if is_of_node(known, self._node):
                 await self._write(ref, known, wanted)
-        except NotFoundError:
-            pass
         self._note(served, Standing(State.WITHDRAWN, "this host has said good-bye"))
 
     def _note(self, served: ServedService, standing: Standing) -> None:

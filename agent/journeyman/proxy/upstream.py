@@ -64,7 +64,8 @@ class Asking:
                 404, "model_not_found", f"no model {model!r} is served here; there is: {known}"
             )
         if route.state is RouteState.FAILED:
-            raise RefusalError(503, "model_failed", f"model {route.model} cannot be served: {route.reason}")
+            because = f": {route.reason}" if route.reason else ""
+            raise RefusalError(503, "model_failed", f"model {route.model} cannot be served{because}")
         return route
 
 

@@ -415,6 +415,23 @@ def test_a_planned_silence_begins_with_a_good_bye(cluster: Cluster) -> None:
     play(scenario)
 
 
+def test_a_good_bye_is_said_for_what_an_earlier_agent_has_registered(cluster: Cluster) -> None:
+    """An agent that stops before its first word does not leave its host in service; nor does it another's."""
+
+    async def scenario() -> None:
+        async with cluster.agent():
+            assert await cluster.is_ready()
+        await cluster.loop(node="peer").part()
+        assert await cluster.is_ready()
+        await cluster.loop().part()
+        assert not await cluster.is_ready()
+        calls = len(cluster.plane.calls)
+        await cluster.loop(None).part()
+        assert len(cluster.plane.calls) == calls
+
+    play(scenario)
+
+
 def test_a_good_bye_that_is_not_heard_holds_nobody_up(cluster: Cluster) -> None:
     """It is tried once."""
 

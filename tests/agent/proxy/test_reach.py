@@ -122,6 +122,26 @@ def test_others_see_what_the_fleet_has_it_serve_and_nothing_else(tmp_path: Path)
     play(scenario())
 
 
+def test_why_a_model_fails_is_this_hosts_own_business(tmp_path: Path) -> None:
+    """Others learn that it does: a reason may name files, and the last words of a server anything."""
+
+    async def scenario() -> None:
+        why = "no file /home/me/secret-project.gguf"
+        failed = Route("shown", RouteState.FAILED, reason=why, **SERVES)
+        starting = Route("late", RouteState.STARTING, reason=why, services=("default/late",))
+        async with (
+            proxy(tmp_path, failed, starting, reach=OPEN, hold_seconds=0.05) as running,
+            elsewhere(running) as client,
+        ):
+            said = [await client.get("/v1/models"), await client.get("/v1/models/shown")]
+            said += [await client.post(CHAT, json=question(model)) for model in ("shown", "late")]
+            assert [reply.status_code for reply in said] == [200, 200, 503, 503]
+            assert not [reply.text for reply in said if "secret" in reply.text]
+            assert why in (await running.client.get("/models")).text
+
+    play(scenario())
+
+
 @pytest.mark.parametrize(
     "host",
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -129,7 +129,8 @@ class Seen:
             routes: all of this host.
             host: of the request's `Host`, such as `coder.default.svc.cluster.local:8080`.
         """
-        shown = {model: route for model, route in routes.items() if route.services}
+        # A reason may name files of this host.
+        shown = {model: replace(route, reason="") for model, route in routes.items() if route.services}
         meant = [route for route in shown.values() if any(_is_of(host, each) for each in route.services)]
         if len(meant) != 1:
             return cls(shown)
