@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from journeyman.core.fleet_services import Order, Reason
+from journeyman.core.fleet_rules import Reason
+from journeyman.core.fleet_services import Order
 from journeyman.core.model_server import Phase, ServerState
 from journeyman.core.server_failure import FailureKind
 from journeyman.model.inference import InferenceService, InferenceServicePhase

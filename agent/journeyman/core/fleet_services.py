@@ -7,18 +7,15 @@ the fleet asks for".  Pure: objects and rules in, decisions out.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-from journeyman.core.model_source import FILE_SCHEME, HUB_SCHEME, is_source, read_source
-from journeyman.errors import UsageError
+from journeyman.core.fleet_model_source import check_plain_http, file_of, source_of
+from journeyman.core.fleet_rules import Reason, RefusedError, Rules
 from journeyman.model.inference import (
     PLACED_ON,
     InferenceService,
@@ -33,23 +30,6 @@ from journeyman.model.inference import (
 USUAL_PORT = 8080
 LEAST_CONTEXT_TOKENS = 128
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-class Reason(StrEnum):
-    """Why a service that is this node's is not served."""
-
-    SUSPENDED = "Suspended"
-    STOPPED = "Stopped"
-    NOT_ALLOWED = "NotAllowed"
-    NAME_TAKEN = "NameTaken"
-    SERVED_ELSEWHERE = "ServedElsewhere"
-    MODEL_NOT_FOUND = "ModelNotFound"
-    RUNTIME_UNSUPPORTED = "RuntimeUnsupported"
-    FORMAT_UNSUPPORTED = "FormatUnsupported"
-    SOURCE_REFUSED = "SourceRefused"
-    SECRET_REFUSED = "SecretRefused"  # noqa: S105  It is the name of a reason.
-    ARGUMENTS_REFUSED = "ArgumentsRefused"
-    OPTION_REFUSED = "OptionRefused"
 
 
 @dataclass(frozen=True)
@@ -71,31 +51,6 @@ class ServedService:
     model: str
     port: int
     is_ready: bool
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What this host lets the fleet ask for.
-
-    Attributes:
-        node: the name of our FleetNode.
-        has_metal: whether this host is one that serves models for `metal`.
-        allow: patterns of `namespace/name`; without any, what is placed here is allowed, and nothing else.
-        runtime: what serves a GGUF file, `native` or `llama-server`.
-        extra_args: whether a service may name arguments of the runtime's program.
-        model_folders: folders of this host from which a Model may name files.
-        plain_http_hosts: hosts from which models may come without TLS.
-        hub_url: where `hf://` leads.
-    """
-
-    node: str
-    has_metal: bool = False
-    allow: tuple[str, ...] = ()
-    runtime: str = "native"
-    extra_args: bool = False
-    model_folders: tuple[str, ...] = ()
-    plain_http_hosts: AbstractSet[str] = frozenset()
-    hub_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,12 +96,6 @@ class Asked:
     unhonoured: tuple[str, ...] = ()
 
 
-class _RefusedError(Exception):
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 def orders(
     asked: Iterable[Asked], models: Mapping[str, Model], rules: Rules, taken: AbstractSet[str]
 ) -> list[Order]:
@@ -177,10 +126,10 @@ def is_still_allowed(order: Order, rules: Rules) -> bool:
     source = str(options.get("model", ""))
     try:
         if source.startswith("/"):
-            _file(source, rules.model_folders)
+            file_of(source, rules.model_folders)
         else:
-            _check_plain_http(source, rules)
-    except _RefusedError:
+            check_plain_http(source, rules)
+    except RefusedError:
         return False
     may_have_arguments = rules.extra_args or not options.get("extra_args")
     return may_have_arguments and (not rules.allow or _is_listed(order.reference, rules.allow))
@@ -217,7 +166,7 @@ def _order(one: Asked, model: Model | None, rules: Rules, names: AbstractSet[str
     try:
         _check_service(one, rules, names)
         options = _options(service, model, rules)
-    except _RefusedError as refusal:
+    except RefusedError as refusal:
         return Order(meta.namespace, meta.name, meta.uid, port, None, refusal.reason, str(refusal))
     passed_over = [*one.unhonoured, *_passed_over(service, model, str(options["runtime"]))]
     told = f"not honoured here: {', '.join(passed_over)}" if passed_over else ""
@@ -241,33 +190,33 @@ def _check_service(one: Asked, rules: Rules, names: AbstractSet[str]) -> None:
     service = one.service
     reference = f"{service.metadata.namespace}/{service.metadata.name}"
     if rules.allow and not _is_listed(reference, rules.allow):
-        raise _RefusedError(Reason.NOT_ALLOWED, "it is not in fleet_service_allow of this host")
+        raise RefusedError(Reason.NOT_ALLOWED, "it is not in fleet_service_allow of this host")
     if service.spec.suspend:
-        raise _RefusedError(Reason.SUSPENDED, "spec.suspend is set")
+        raise RefusedError(Reason.SUSPENDED, "spec.suspend is set")
     if service.spec.replicas == 0:
-        raise _RefusedError(Reason.STOPPED, "spec.replicas is 0")
+        raise RefusedError(Reason.STOPPED, "spec.replicas is 0")
     is_placed = PLACED_ON in service.metadata.annotations
     if not is_placed and one.held_by and one.held_by != rules.node:
-        raise _RefusedError(
+        raise RefusedError(
             Reason.SERVED_ELSEWHERE,
             f"node {one.held_by} serves it; the annotation {PLACED_ON} gives it to another one",
         )
     if service.metadata.name in names:
-        raise _RefusedError(Reason.NAME_TAKEN, "this host serves another model of that name")
+        raise RefusedError(Reason.NAME_TAKEN, "this host serves another model of that name")
 
 
 def _options(service: InferenceService, model: Model | None, rules: Rules) -> dict[str, Any]:
-    """The `[[inference]]` table that serves it.  Raises _RefusedError."""
+    """The `[[inference]]` table that serves it.  Raises RefusedError."""
     spec = service.spec
     if model is None:
-        raise _RefusedError(Reason.MODEL_NOT_FOUND, f"there is no Model {spec.model_ref}")
+        raise RefusedError(Reason.MODEL_NOT_FOUND, f"there is no Model {spec.model_ref}")
     if spec.runtime is not RuntimeName.LLAMACPP:
-        raise _RefusedError(Reason.RUNTIME_UNSUPPORTED, f"runtime {spec.runtime.value} is for containers")
+        raise RefusedError(Reason.RUNTIME_UNSUPPORTED, f"runtime {spec.runtime.value} is for containers")
     slots = spec.parallel_slots or None
     runtime = _runtime(model, rules)
     options: dict[str, Any] = {
         "name": service.metadata.name,
-        "model": _source(model, rules),
+        "model": source_of(model, rules),
         "runtime": runtime,
         "context_tokens": _context_of_a_slot(spec.context_size, slots),
         "slots": slots,
@@ -285,9 +234,9 @@ def _options(service: InferenceService, model: Model | None, rules: Rules) -> di
 
 def _check_mlx(service: InferenceService, model: Model) -> None:
     if model.spec.sha256:
-        raise _RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
+        raise RefusedError(Reason.OPTION_REFUSED, "sha256 is of one file, and a model for MLX is a folder")
     if service.spec.mode not in {None, ServingMode.CHAT}:
-        raise _RefusedError(Reason.OPTION_REFUSED, "a model for MLX is served for chats alone")
+        raise RefusedError(Reason.OPTION_REFUSED, "a model for MLX is served for chats alone")
 
 
 def _llama_cpp(service: InferenceService, model: Model) -> dict[str, Any]:
@@ -328,7 +277,7 @@ def _context_of_a_slot(context_size: int | None, slots: int | None) -> int | Non
         return None
     tokens = context_size // (slots or 1)
     if tokens < LEAST_CONTEXT_TOKENS:
-        raise _RefusedError(
+        raise RefusedError(
             Reason.OPTION_REFUSED, f"contextSize {context_size} leaves {tokens} tokens for each slot"
         )
     return tokens
@@ -339,7 +288,7 @@ def _runtime(model: Model, rules: Rules) -> str:
         return rules.runtime
     if model.spec.format is ModelFormat.MLX:
         return "mlx"
-    raise _RefusedError(
+    raise RefusedError(
         Reason.FORMAT_UNSUPPORTED, f"no runtime here serves the format {model.spec.format.value}"
     )
 
@@ -347,63 +296,11 @@ def _runtime(model: Model, rules: Rules) -> str:
 def _arguments(extra_args: tuple[str, ...], runtime: str, rules: Rules) -> tuple[str, ...]:
     """Arguments can make a program read and write any file of this user, and listen for anybody."""
     if not rules.extra_args:
-        raise _RefusedError(
+        raise RefusedError(
             Reason.ARGUMENTS_REFUSED, "extraArgs needs fleet_service_extra_args in the settings of this host"
         )
     if runtime == "native":
-        raise _RefusedError(
+        raise RefusedError(
             Reason.ARGUMENTS_REFUSED, 'extraArgs needs fleet_service_runtime = "llama-server" on this host'
         )
     return extra_args
-
-
-def _source(model: Model, rules: Rules) -> str:
-    """What the store is asked for.  Raises _RefusedError."""
-    source = model.spec.source
-    if model.spec.source_secret_ref is not None:
-        raise _RefusedError(
-            Reason.SECRET_REFUSED,
-            "sourceSecretRef: no node may read Secrets; set model_hub_token_file on this host",
-        )
-    if source.startswith("/") or source.lower().startswith(f"{FILE_SCHEME}://"):
-        return _file(source, rules.model_folders)
-    if model.spec.format is ModelFormat.MLX:
-        # The operator's own spelling of a whole repository is its bare name.
-        source = source if "://" in source else f"{HUB_SCHEME}://{source}"
-        source = source if source.endswith("/") else f"{source}/"
-    if not is_source(source):
-        raise _RefusedError(
-            Reason.SOURCE_REFUSED, f"{source} is nothing that this host can fetch; use https:// or hf://"
-        )
-    _check_source(source, model.spec.format, rules)
-    return source
-
-
-def _check_source(source: str, form: ModelFormat, rules: Rules) -> None:
-    try:
-        found = read_source(source, hub_url=rules.hub_url)
-    except (UsageError, ValueError) as error:
-        raise _RefusedError(Reason.SOURCE_REFUSED, str(error)) from error
-    if (form is ModelFormat.GGUF) is not bool(found.parts):
-        raise _RefusedError(Reason.SOURCE_REFUSED, f"{source} is no model in the format {form.value}")
-    _check_plain_http(source, rules)
-
-
-def _check_plain_http(source: str, rules: Rules) -> None:
-    """People may fetch from this machine without TLS; from elsewhere it is a way to its local services."""
-    host = urlsplit(source)
-    if host.scheme.lower() == "http" and host.hostname not in rules.plain_http_hosts:
-        raise _RefusedError(
-            Reason.SOURCE_REFUSED, f"http to {host.hostname} needs model_plain_http_hosts on this host"
-        )
-
-
-def _file(source: str, folders: Sequence[str]) -> str:
-    path = source if source.startswith("/") else unquote(urlsplit(source).path)
-    plain = posixpath.normpath(path)
-    below = any(plain.startswith(f"{folder.rstrip('/')}/") for folder in folders)
-    if plain != path.rstrip("/") or not below:
-        raise _RefusedError(
-            Reason.SOURCE_REFUSED, f"{path} is not below a folder of fleet_service_model_folders"
-        )
-    return plain

@@ -16,16 +16,9 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from journeyman.core.fleet_rules import Reason, Rules
 from journeyman.core.fleet_service_status import Standing, held_by, standing, status_patch
-from journeyman.core.fleet_services import (
-    Asked,
-    Order,
-    Reason,
-    Rules,
-    ServedService,
-    is_still_allowed,
-    orders,
-)
+from journeyman.core.fleet_services import Asked, Order, ServedService, is_still_allowed, orders
 from journeyman.errors import (
     ConfigError,
     ConflictError,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from journeyman.core.fleet_rules import Reason
 from journeyman.core.fleet_service_status import SERVED, held_by, standing, status_patch
-from journeyman.core.fleet_services import Order, Reason
+from journeyman.core.fleet_services import Order
 from journeyman.core.model_server import Phase, ServerState
 from journeyman.model.inference import InferenceService
 from tests.support.fake_control_plane import merge_patch

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from journeyman.core.fleet_services import Asked, Order, Reason, Rules, is_still_allowed, orders
+from journeyman.core.fleet_rules import Reason, Rules
+from journeyman.core.fleet_services import Asked, Order, is_still_allowed, orders
 from journeyman.errors import ConfigError
 from journeyman.model.inference import InferenceService, Model
 from journeyman.settings import Inference
