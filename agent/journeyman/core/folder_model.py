@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from journeyman.core.model_facts import has_place_for_tools
+from journeyman.core.model_facts import MOST_LAYERS, has_place_for_tools
 from journeyman.core.safetensors import BITS, Tensor
 from journeyman.errors import ModelError, ModelFault
 from journeyman.model.model_file import ModelFacts
@@ -31,8 +31,6 @@ _DATA = re.compile(
 # What is no weights is read as a whole by whoever loads it; the largest tokenizers have some 40 MB.
 LARGEST_DATA_BYTES = 100_000_000
 PACKED, PACKED_BITS = "U32", 32
-# More has no model, and a number from a file is not to decide how much memory we take.
-MOST_LAYERS = 4096
 
 
 def is_weights(name: str) -> bool:

@@ -28,6 +28,9 @@ WINDOW_PATTERNS = {
     "exaone4": 4,
 }
 
+# More has no model, and a number from a file is not to decide how much memory we take.
+MOST_LAYERS = 4096
+
 
 def facts_of(headers: Sequence[GgufHeader]) -> ModelFacts:
     """The facts of a model.
@@ -36,7 +39,7 @@ def facts_of(headers: Sequence[GgufHeader]) -> ModelFacts:
         headers: of its files, the first one first; the others of a split model add only tensors.
     """
     first = headers[0]
-    layers = first.number("block_count")
+    layers = min(first.number("block_count"), MOST_LAYERS)
     heads = _for_each_layer(first, "attention.head_count", layers, 0)
     kv_heads = _for_each_layer(first, "attention.head_count_kv", layers, None) or heads
     embedding = first.number("embedding_length")

@@ -94,6 +94,11 @@ def is_source(text: str) -> bool:
     return text.lower().startswith(SCHEMES)
 
 
+def is_folder(text: str) -> bool:
+    """Whether it names a model that is a folder, such as one for MLX, rather than a file."""
+    return text.endswith("/") and text.partition("://")[0].lower() in {HUB_SCHEME, FILE_SCHEME}
+
+
 def read_source(text: str, *, hub_url: str, digests: Sequence[str] = ()) -> Source:
     """Reads what a person wrote.
 
@@ -107,7 +112,7 @@ def read_source(text: str, *, hub_url: str, digests: Sequence[str] = ()) -> Sour
     """
     scheme, _, rest = text.partition("://")
     is_hub = scheme.lower() == HUB_SCHEME
-    if text.endswith("/") and scheme.lower() in {HUB_SCHEME, FILE_SCHEME}:
+    if is_folder(text):
         return _folder(text, rest, is_hub=is_hub, digests=digests)
     first = _hub_file(rest, text, hub_url) if is_hub else text
     try:

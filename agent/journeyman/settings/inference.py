@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from journeyman.core.model_source import is_folder
 from journeyman.core.proxy.routes import Upstream
 from journeyman.errors import ConfigError
 from journeyman.model.inference import ServicePriority
@@ -145,6 +146,14 @@ class Inference(BaseModel):
         """What to call it before anybody has looked at the model itself."""
         return self.name or self.model
 
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_runtime(cls, options: Any) -> Any:
+        """A whole folder is a model for MLX, so nobody has to say it twice."""
+        if isinstance(options, dict) and "runtime" not in options and is_folder(str(options.get("model"))):
+            return {**options, "runtime": "mlx"}
+        return options
+
     @model_validator(mode="after")
     def _check_runtime(self) -> Self:
         useless = sorted(self.model_fields_set - ALWAYS - TAKEN[self.runtime])
@@ -154,6 +163,8 @@ class Inference(BaseModel):
             self._check_external()
         elif not self.model:
             raise ValueError("`model` is missing: a name in the model store, or a path")
+        elif is_folder(self.model) and self.runtime != "mlx":
+            raise ValueError(f"{self.model} is a whole folder, which runtime {self.runtime} cannot serve")
         if self.cache_type_v not in {None, "f32", "f16", "bf16"} and self.flash_attention == "off":
             raise ValueError(f"cache_type_v {self.cache_type_v} needs flash attention")
         if self.rope_scaling is None and (self.rope_scale or self.rope_original_tokens):

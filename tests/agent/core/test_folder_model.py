@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from journeyman.core.folder_model import (
-    MOST_LAYERS,
     FolderModel,
     cache_type,
     check_chosen,
@@ -17,6 +16,7 @@ from journeyman.core.folder_model import (
     read_config,
     template_of,
 )
+from journeyman.core.model_facts import MOST_LAYERS
 from journeyman.core.model_memory import ServerLoad, estimate
 from journeyman.core.safetensors import Tensor
 from journeyman.errors import ModelError, ModelFault

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.adapters.model_reading import header_of
-from journeyman.core.model_facts import facts_of
+from journeyman.core.model_facts import MOST_LAYERS, facts_of
 from journeyman.core.model_memory import OVERHEAD_BYTES, ServerLoad, estimate
 from journeyman.model.model_file import ModelFacts
 from tests.support.shaped_gguf import Shape, write_shaped_gguf
@@ -21,6 +21,14 @@ def facts(tmp_path: Path) -> ModelFacts:
     """Of a model with 4 layers, and 8 heads of 64 numbers."""
     write_shaped_gguf(tmp_path / "m.gguf", Shape())
     return facts_of([header_of(tmp_path / "m.gguf")])
+
+
+def test_a_header_does_not_choose_our_memory(tmp_path: Path) -> None:
+    """A model that says it has four billion layers has as many as any model can have."""
+    write_shaped_gguf(tmp_path / "m.gguf", Shape())
+    header = header_of(tmp_path / "m.gguf")
+    hostile = replace(header, metadata={**header.metadata, "llama.block_count": 2**32 - 1})
+    assert len(facts_of([hostile]).heads) == MOST_LAYERS
 
 
 def test_each_slot_has_keys_and_values_of_its_own(facts: ModelFacts) -> None:

@@ -40,6 +40,14 @@ def test_the_short_form_is_a_table_with_the_general_options() -> None:
     assert (short.context_tokens, short.slots, short.threads) == (2048, 3, 5)
 
 
+def test_a_whole_folder_is_a_model_for_mlx(tmp_path: Path) -> None:
+    """Whoever names one need not name the runtime; one for files is refused before anything is fetched."""
+    settings = Settings(state_root=Path("/node"), models=("hf://o/r/",))
+    assert [served.runtime for served in settings.served()] == ["mlx"]
+    told = complaint(tmp_path, '[[inference]]\nmodel = "hf://o/r/"\nruntime = "native"\n')
+    assert "hf://o/r/ is a whole folder, which runtime native cannot serve" in told
+
+
 def test_a_table_has_the_last_word_about_its_model() -> None:
     """What a table sets is not overruled by the options of all models, threads of zero included."""
     wanted = Inference(model="big", context_tokens=8192, slots=1, threads=0)
