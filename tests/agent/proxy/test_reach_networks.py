@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from journeyman.core.proxy.config import ProxyConfig
@@ -50,10 +53,11 @@ def why_not(folder: Path) -> str | None:
     return str(json.loads(told.read_bytes())["why_not"]) if told.exists() else None
 
 
-def answer(space: Namespace, address: str, say: bytes = QUESTION) -> bytes:
-    """All that comes back on a connection from that machine."""
+def answer(space: Namespace, address: str, say: bytes = QUESTION, source: str = "") -> bytes:
+    """All that comes back on a connection from that machine, from that one of its addresses if given."""
     with space.inside():
-        client = socket.create_connection((address, PORT), timeout=20)
+        own = (source, 0) if source else None
+        client = socket.create_connection((address, PORT), timeout=20, source_address=own)
     with client:
         try:
             client.sendall(say)
@@ -78,6 +82,50 @@ def test_only_machines_of_the_sources_come_in(tmp_path: Path) -> None:
             with pytest.raises(OSError, match="refused"):
                 # The other address of this host has no port of ours.
                 answer(far, "10.213.2.1")
+
+
+def test_a_flood_from_one_machine_costs_a_bounded_share(tmp_path: Path) -> None:
+    """Of 500 connections it has as many as one source may; this host and later clients are served."""
+    with namespaces("home", "near") as (home, near), ExitStack() as flood:
+        address, _ = cable(home, near, number=1)
+        near.ip("address", "add", "10.213.1.3/24", "dev", "cable1")
+        folder = tmp_path / "proxy"
+        with worker(folder, home, Reach(address, PORT, ("10.213.1.0/24",))) as process:
+            eventually(lambda: why_not(folder) == "", within_seconds=30)
+            before = psutil.Process(process.pid).memory_info().rss
+            with near.inside():
+                held = [flood.enter_context(_begun(address)) for _ in range(500)]
+            eventually(lambda: sum(map(_is_closed, held)) == 500 - 64, within_seconds=30)
+            inner = json.loads((folder / "endpoint.json").read_bytes())["base_url"]
+            with home.inside():
+                asked = urllib.request.Request(f"{inner}/models", headers={"X-Api-Key": "inner"})
+                with urllib.request.urlopen(asked, timeout=20) as reply:
+                    assert reply.status == 200
+            assert b" 200 " in answer(near, address, source="10.213.1.3")
+            assert answer(near, address) == b""
+            assert psutil.Process(process.pid).memory_info().rss < before + 32 * 1024 * 1024
+            # Heads that are never completed are not waited for.
+            eventually(lambda: all(map(_is_closed, held)), within_seconds=30)
+            assert b" 200 " in answer(near, address)
+
+
+def _begun(address: str) -> socket.socket:
+    """A connection with a head that goes no further."""
+    client = socket.create_connection((address, PORT), timeout=20)
+    client.setblocking(False)  # As the library has it.
+    with contextlib.suppress(ConnectionError):
+        client.send(b"GET /v1/models HTTP/1.1\r\nX: " + 60_000 * b"y")
+    return client
+
+
+def _is_closed(client: socket.socket) -> bool:
+    """Whether the other side has ended it."""
+    try:
+        return client.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 @pytest.mark.parametrize("address", ["10.213.9.9", "fd00:9::9"])
