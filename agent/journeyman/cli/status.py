@@ -7,9 +7,12 @@ import click
 from journeyman.cli.output import print_json, print_table
 from journeyman.cli.setting_flags import local_flags
 from journeyman.control import call
+from journeyman.core.quantities import bytes_text
 from journeyman.settings import Loaded
 
 LAST_WORDS = "lastWords"
+# What people look for of a model server; `--json` has the rest.
+OF_MODELS = ("name", "phase", "reason", "service", "runtime", "contextTokens", "memory", "tokensPerSecond")
 
 
 @click.command(epilog="Example: journeyman status --json")
@@ -38,9 +41,17 @@ def show(status: dict[str, object], *, as_json: bool) -> None:
         rows = status.get(name)
         if isinstance(rows, list) and rows:
             print(f"\n{name}")
-            shown = [{key: value for key, value in row.items() if key != LAST_WORDS} for row in rows]
-            print_table(tuple(shown[0]), [tuple(row.values()) for row in shown])
+            columns = OF_MODELS if name == "models" else tuple(rows[0])
+            print_table(columns, [tuple(_told(row[column]) for column in columns) for row in rows])
     _print_last_words(status.get("models"))
+
+
+def _told(value: object) -> object:
+    """What fits into a cell; of the memory of a server that is what it took, or else what it will take."""
+    if isinstance(value, dict):
+        known = value.get("allocatedBytes") or value.get("estimatedBytes")
+        return None if known is None else bytes_text(known)
+    return value
 
 
 def _print_last_words(models: object) -> None:
