@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from journeyman.adapters.model_blobs import BlobShelf
+from journeyman.adapters.model_blobs import BlobShelf, SomebodyElseWasFasterError
 from journeyman.cli import models as models_command
 from journeyman.core.gates.marks import DiskMarks
 from journeyman.errors import ModelFault
@@ -94,6 +94,23 @@ def test_a_folder_that_is_being_put_together_is_not_collected(own: Path, tmp_pat
         assert (waste.removed, waste.kept) == ([], [f"sets/{folder.name}"])
     assert len(models.collect([], parts=True, dry_run=False).removed) == 1 + len(links)
     assert not folder.exists()
+
+
+def test_what_was_completed_after_a_look_is_not_fetched_again(tmp_path: Path) -> None:
+    """Who has looked before it was there, and gets its place after that, is sent to look once more."""
+    shelf = BlobShelf(tmp_path / "models", DiskMarks())
+
+    def grow(content: bytes) -> None:
+        is_here = (shelf.blobs / "abc").exists
+        with shelf.growing("abc", waiting=lambda: None, is_here=is_here) as file:
+            file.write(content)
+            shelf.keep(file, "abc", "abc")
+
+    grow(b"first")
+    with pytest.raises(SomebodyElseWasFasterError):
+        grow(b"second")
+    assert (shelf.blobs / "abc").read_bytes() == b"first"
+    assert list(shelf.parts.iterdir()) == []
 
 
 OVERLAPPING = {

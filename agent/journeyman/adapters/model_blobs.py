@@ -65,12 +65,15 @@ class BlobShelf:
             yield path if _is_at(file, path) else None
 
     @contextmanager
-    def growing(self, key: str, waiting: Callable[[], None]) -> Iterator[IO[bytes]]:
+    def growing(
+        self, key: str, *, waiting: Callable[[], None], is_here: Callable[[], bool]
+    ) -> Iterator[IO[bytes]]:
         """A part that is ours alone while the block lasts, open for reading and appending.
 
         Args:
             key: its SHA-256 where that is known beforehand.
             waiting: called before we wait for somebody else who makes it grow.
+            is_here: whether all of it is here; asked once nobody else can make it grow any more.
 
         Raises:
             SomebodyElseWasFasterError: it was completed meanwhile.
@@ -88,6 +91,10 @@ class BlobShelf:
                 if _is_at(file, self.parts / key):
                     fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(file, self.parts / key):
+                raise SomebodyElseWasFasterError
+            if is_here():
+                # It was completed after we had looked for it, so what we opened is a new part of nothing.
+                self.drop(file, key)
                 raise SomebodyElseWasFasterError
             yield file
 

