@@ -166,6 +166,7 @@ class Parts:
                 ),
             },
             is_idle=self._is_idle,
+            sustained=lambda: self._traffic.sustained,
             may_load=lambda: not self.live_holds(self.clock.now()) and not self.gates.on_battery(),
             memory=JsonFile(self._settings.root.agent / "speeds.json"),
             clock=self.clock,

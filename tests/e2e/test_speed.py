@@ -61,6 +61,11 @@ def test_a_speed_is_measured_once_and_told(tmp_path: Path, tiny_model: Path) -> 
         client = StreamingClient(proxy["baseUrl"], Path(proxy["keyFile"]).read_text().strip())
         assert is_whole(asyncio.run(client.read_all(50)))
         eventually(lambda: shown(running)["sustainedTokensPerSecond"], within_seconds=60)
+        # Known to the agent from then on, and so told with the next heartbeat.
+        eventually(
+            lambda: "sustainedTokensPerSecond" in annotation_of_node(plane, running.name)["tiny"],
+            within_seconds=60,
+        )
 
         running.kill()
         running.start().until_serving()

@@ -36,11 +36,19 @@ class ProxyTraffic:
     def __init__(self, url: Callable[[], str], key: Callable[[], bytes]) -> None:
         self._url = url
         self._key = key
+        # The mean speed of the streams of each model, as of the last answer.
+        self.sustained: dict[str, float] = {}
 
     async def __call__(self) -> dict[str, Traffic] | None:
         """The traffic by model; None where the proxy cannot be asked."""
         text = await self._get("/metrics", TIMEOUT_SECONDS)
-        return None if text is None else traffic_in(text)
+        if text is None:
+            return None
+        found = traffic_in(text)
+        self.sustained = {
+            model: one.tokens_per_second for model, one in found.items() if one.tokens_per_second is not None
+        }
+        return found
 
     async def wanted(self) -> list[str]:
         """The models that are asleep and for which the proxy holds requests.

@@ -107,17 +107,24 @@ def shown(known: Measured) -> dict[str, Any]:
     }
 
 
-def told_of(models: Mapping[str, Measured]) -> str:
+def is_another(told: float | None, now: float) -> bool:
+    """Whether a mean that changes with each stream has become another one: by a tenth."""
+    return told is None or abs(now - told) > told / 10
+
+
+def told_of(models: Mapping[str, Measured], sustained: Mapping[str, float]) -> str:
     """What was measured of the models of a node, as the value of an annotation; empty while nothing was.
 
     Args:
         models: by their names.
+        sustained: the mean speed of their streams.
     """
     told: dict[str, dict[str, Any]] = {}
     for name, known in sorted(models.items()):
         values = {
             "tokensPerSecond": known.tokens_per_second,
             "tokensPerSecondAt2k": known.long_tokens_per_second,
+            "sustainedTokensPerSecond": sustained.get(name),
             "supportsTools": known.supports_tools,
         }
         if found := {key: value for key, value in values.items() if value is not None}:

@@ -37,6 +37,7 @@ class SpeedLoop:
             model, and its context.  Raise WorkerError if it cannot be told.
         is_idle: whether no work of anybody would disturb the figure, or be disturbed.
         may_load: whether the host can afford what takes it for longer than a moment.
+        sustained: the mean speed of the streams of each model, as far as it is known.
         memory: where the figures are kept.
         clock: time.
         idle_seconds: how long a server has been ready before it is measured.
@@ -49,6 +50,7 @@ class SpeedLoop:
         probes: Mapping[Quantity, Probe],
         is_idle: Callable[[], Awaitable[bool]],
         may_load: Callable[[], bool],
+        sustained: Callable[[], Mapping[str, float]],
         memory: Document,
         clock: Clock,
         idle_seconds: float,
@@ -57,6 +59,8 @@ class SpeedLoop:
         self._probes = probes
         self._is_idle = is_idle
         self._may_load = may_load
+        self._sustained = sustained
+        self._told_sustained: dict[str, float] = {}
         self._memory = memory
         self._clock = clock
         self._idle_seconds = idle_seconds
@@ -74,7 +78,11 @@ class SpeedLoop:
         """What is known of all models, for the FleetNode; None while one of them is on its way."""
         if self._is_loading():
             return None
-        return speed.told_of({server.model: self.of(server.model) for server in self._servers()})
+        for model, now in self._sustained().items():
+            if speed.is_another(self._told_sustained.get(model), now):
+                self._told_sustained[model] = now
+        known = {server.model: self.of(server.model) for server in self._servers()}
+        return speed.told_of(known, self._told_sustained)
 
     def look_soon(self) -> None:
         """A server has changed its phase, or the host what it can afford."""

@@ -86,10 +86,17 @@ def test_people_are_shown_what_is_not_known_with_its_reason() -> None:
 def test_a_node_tells_of_its_models_what_is_known() -> None:
     """By their names, compactly, and nothing at all while nothing was measured."""
     known = {"b": speed.measured({Quantity.TOOLS: 0.0}, {}), "a": speed.measured({Quantity.SPEED: 2.5}, {})}
-    assert speed.told_of({**known, "c": speed.Measured()}) == (
-        '{"a":{"tokensPerSecond":2.5},"b":{"supportsTools":false}}'
+    assert speed.told_of({**known, "c": speed.Measured()}, {"a": 2.25, "gone": 9.0}) == (
+        '{"a":{"tokensPerSecond":2.5,"sustainedTokensPerSecond":2.25},"b":{"supportsTools":false}}'
     )
-    assert speed.told_of({"c": speed.Measured()}) == ""
+    assert speed.told_of({"c": speed.Measured()}, {}) == ""
+
+
+def test_a_mean_is_told_anew_once_it_is_another_one() -> None:
+    """Each stream changes it a little, and no write to the control plane is worth that."""
+    assert speed.is_another(None, 1)
+    assert not speed.is_another(40, 43.9)
+    assert speed.is_another(40, 35)
 
 
 def test_another_configuration_has_another_name() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ class Host:
         self.answered: list[str] = []
         self.busy = False
         self.may_load = True
+        self.sustained: dict[str, float] = {}
         self.error = ""
         self.probes: dict[Quantity, Probe] = {Quantity.SPEED: self.measure}
 
@@ -57,6 +59,7 @@ class Host:
             probes=self.probes,
             is_idle=self.is_idle,
             may_load=lambda: self.may_load,
+            sustained=lambda: self.sustained,
             memory=JsonFile(self.file),
             clock=self.clock,
             idle_seconds=IDLE_SECONDS,
@@ -252,5 +255,22 @@ def test_a_host_that_has_to_rest_is_not_given_a_long_prompt(host: Host) -> None:
             await host.clock.run_for(120)
             assert host.asked[2:] == ["smol long", "smol long", "other long"]
             assert loop.of("other").long_tokens_per_second == 20.0
+
+    scenario(play)
+
+
+def test_what_streams_have_shown_is_told_without_a_word_for_each_of_them(host: Host) -> None:
+    """The same mean, or one that has hardly changed, leaves the annotation as it is."""
+
+    async def play() -> None:
+        host.busy = True
+        async with host.loop() as loop:
+            assert loop.told() == ""
+            told = []
+            for mean in (40.0, 42.0, 60.0):
+                host.sustained = {"smol": mean}
+                told.append(loop.told())
+            means = [json.loads(each or "")["smol"] for each in told]
+            assert means == [{"sustainedTokensPerSecond": mean} for mean in (40.0, 40.0, 60.0)]
 
     scenario(play)
