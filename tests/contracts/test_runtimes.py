@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,17 +217,49 @@ def test_whether_tools_reach_the_model_is_told_and_they_break_nothing(
     assert servers.generates(endpoint)
 
 
-def asked_with_tools(endpoint: Endpoint, *, stream: bool) -> httpx.Response:
+def asked_with_tools(
+    endpoint: Endpoint, *, stream: bool, history: Sequence[dict[str, Any]] = ()
+) -> httpx.Response:
+    return asked(
+        endpoint,
+        messages=[*history, {"role": "user", "content": "What is the weather in Paris?"}],
+        tools=TOOLS,
+        tool_choice="auto",
+        max_tokens=24,
+        stream=stream,
+    )
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_broken_turn_in_a_history_costs_its_own_request_alone(
+    others: Callable[..., Servers], *, stream: bool
+) -> None:
+    """A call of a tool that a model broke off in the middle, sent back as history, gets an answer or an error
+    that can be read; the server lives, and answers whoever asks next.
+    """
+    servers = others(template=TEMPLATE_WITH_TOOLS)
+    record = servers.start(context_tokens=1024)
+    endpoint = servers.proven(record)
+    broken = {"id": "call-1", "type": "function", "function": {"name": "get_weather", "arguments": '{"'}}
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "", "tool_calls": [broken]},
+        {"role": "tool", "tool_call_id": "call-1", "content": "sunny"},
+    ]
+    for _ in range(2):
+        reply = asked_with_tools(endpoint, stream=stream, history=history)
+        if reply.is_error or not stream:
+            assert isinstance(reply.json(), dict)
+        else:
+            assert reply.text.rstrip().endswith("data: [DONE]")
+    assert servers.generates(endpoint)
+    assert servers.workers.running(record)
+
+
+def asked(endpoint: Endpoint, **body: Any) -> httpx.Response:
     return httpx.post(
         f"{endpoint.base_url}/chat/completions",
-        json={
-            "model": endpoint.model,
-            "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
-            "tools": TOOLS,
-            "tool_choice": "auto",
-            "max_tokens": 24,
-            "stream": stream,
-        },
+        json={"model": endpoint.model, **body},
         headers={"Authorization": f"Bearer {KEY.decode()}"},
         timeout=60,
         trust_env=False,
@@ -324,13 +356,7 @@ def test_a_prompt_that_is_too_long_is_refused_and_not_cut(servers: Servers) -> N
     """A question that does not fit is told, as a model that has lost half of it answers all the same."""
     endpoint = servers.proven(servers.start())
     messages = [{"role": "user", "content": "many words " * 400}]
-    reply = httpx.post(
-        f"{endpoint.base_url}/chat/completions",
-        json={"model": endpoint.model, "messages": messages, "max_tokens": 1},
-        headers={"Authorization": f"Bearer {KEY.decode()}"},
-        timeout=60,
-        trust_env=False,
-    )
+    reply = asked(endpoint, messages=messages, max_tokens=1)
     if servers.installed.knows_its_context:
         assert reply.status_code == 400
     else:
