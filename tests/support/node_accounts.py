@@ -95,7 +95,6 @@ def let_register(server: ApiServer, node: str, *services: str) -> None:
     )
     for each in made:
         is_policy = each["kind"].startswith("ValidatingAdmission")
-        if each["metadata"]["name"] == f"{account_of(node)}-registrations" and (
-            not is_policy or has_policies(server)
-        ):
+        name = f"{account_of(node)}{'.' if is_policy else ':'}registrations"
+        if each["metadata"]["name"] == name and (not is_policy or has_policies(server)):
             _apply(server, each)

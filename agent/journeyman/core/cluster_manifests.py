@@ -34,8 +34,9 @@ JsonObject = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 POLICY = "admissionregistration.k8s.io/v1"
 PREFIX = "journeyman-"
-NODES, POLICY_NAME = "journeyman-nodes", "journeyman-node-limits"
-TASKS, SERVICES = "journeyman-node-tasks", "journeyman-node-services"
+# No name of a node has a colon, so no node's role is called like these.
+NODES, TASKS, SERVICES = "journeyman:nodes", "journeyman:tasks", "journeyman:services"
+POLICY_NAME = "journeyman-node-limits"
 IS_UPDATE = 'request.operation == "UPDATE"'
 # Whoever may ask for certificates, and who may do so with a token; no name of a node's account is like these.
 ASKING, ASKER = "journeyman:certificate-requests", "node-bootstrapper"
@@ -132,10 +133,10 @@ def _rights(node: str, subject: JsonObject, places: Iterable[tuple[str, str]]) -
     yield _binding(
         "ClusterRoleBinding", {"name": account, "labels": labels}, ("ClusterRole", account), subject
     )
-    anybody = {"name": f"{account}-any", "labels": labels}
+    anybody = {"name": f"{account}:any", "labels": labels}
     yield _binding("ClusterRoleBinding", anybody, ("ClusterRole", NODES), subject)
     for role, namespace in places:
-        name = f"{account}-{role.removeprefix('journeyman-node-')}"
+        name = f"{account}:{role.removeprefix('journeyman:')}"
         place = {"name": name, "namespace": namespace, "labels": labels}
         yield _binding("RoleBinding", place, ("ClusterRole", role), subject)
 

@@ -62,7 +62,7 @@ def registration_manifests(
     labels = {NODE_LABEL: node}
     for namespace in sorted({namespace for namespace, _ in services}):
         names = sorted({service_name(name) for place, name in services if place == namespace})
-        metadata = {"name": f"{account}-registrations", "namespace": namespace, "labels": labels}
+        metadata = {"name": f"{account}:registrations", "namespace": namespace, "labels": labels}
         rules = [_rule(each, names) for each in FOR_NAMED + FOR_LEFT] + [_rule(each) for each in FOR_ANY_NAME]
         yield {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": rules}
         yield {
@@ -72,7 +72,7 @@ def registration_manifests(
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": metadata["name"]},
             "subjects": [subject],
         }
-    yield from _policy_of_names(f"{account}-registrations", labels, user, services)
+    yield from _policy_of_names(f"{account}.registrations", labels, user, services)
 
 
 def _rule(permission: Permission, names: Sequence[str] = ()) -> JsonObject:

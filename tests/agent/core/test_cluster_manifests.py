@@ -97,11 +97,17 @@ def test_namespaces_are_made_where_that_is_asked_for() -> None:
 
 
 def test_every_object_is_one_of_its_own() -> None:
-    """No two objects have the same place, so that applying them all is applying each."""
+    """No two objects have the same place, whatever nodes are called: applying all is applying each."""
+    likely = ["nodes", "tasks", "any", "node-limits", "registrations"]
+    nodes = [name for word in likely for name in (word, f"desk-{word}", f"desk.{word}")]
+    made = manifests(
+        ["desk", *nodes], account_namespace="fleet", task_namespaces=["fleet"], service_namespaces=["fleet"],
+        registered=[("fleet", "chat")],
+    )  # fmt: skip
     places = [
-        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in MADE
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in made
     ]
-    assert len(places) == len(set(places))
+    assert [place for place in places if places.count(place) > 1] == []
     assert [each["metadata"]["name"] for each in of_kind("ServiceAccount")] == [
         "journeyman-desk",
         "journeyman-attic",
@@ -153,7 +159,8 @@ def test_registering_is_granted_under_these_names_alone() -> None:
     """RBAC names what is changed, and a policy of the node what is made; without names nothing is granted."""
     services = [("default", "coder.large"), ("work", "chat")]
     made = manifests(["desk"], account_namespace="fleet", task_namespaces=["default"], registered=services)
-    new = [each for each in made if each["metadata"]["name"] == "journeyman-desk-registrations"]
+    names = {"journeyman-desk:registrations", "journeyman-desk.registrations"}
+    new = [each for each in made if each["metadata"]["name"] in names]
     roles = [each for each in new if each["kind"] == "Role"]
     assert [each["metadata"]["namespace"] for each in roles] == ["default", "work"]
     for role, name in zip(roles, ("coder-large", "chat"), strict=True):
@@ -182,7 +189,7 @@ def test_a_user_of_a_certificate_registers_under_these_names_alone() -> None:
     (policy, _) = (
         each
         for each in made
-        if each["metadata"]["name"] == "journeyman-desk-registrations"
+        if each["metadata"]["name"] == "journeyman-desk.registrations"
         and each["kind"].startswith("ValidatingAdmissionPolicy")
     )
     (condition,) = policy["spec"]["matchConditions"]
