@@ -54,7 +54,10 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "withdrawing": BELOW_ADAPTERS,
         # Asks for a certificate, for a join and for the loop that renews it.
         "enrolment": BELOW_ADAPTERS,
-        "loops": BELOW_ADAPTERS | {"settings", "waiting", "serving", "following", "withdrawing", "enrolment"},
+        # What the loops that renew a credential have in common.
+        "renewing": BELOW_ADAPTERS,
+        "loops": BELOW_ADAPTERS
+        | {"settings", "waiting", "serving", "following", "withdrawing", "enrolment", "renewing"},
         # One endpoint for all models; apart from workers/, as people can run it, too.
         "proxy": FLOORS | {"core", "proxy"},
         # Workers share small helpers such as `telling`.
@@ -92,7 +95,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
             "__init__",
         },
         # Which credential of this node has to be renewed, and by which loop.
-        "credentials": BELOW_ADAPTERS | {"settings", "adapters", "loops", "enrolment", "__init__"},
+        "credentials": BELOW_ADAPTERS
+        | {"settings", "adapters", "loops", "enrolment", "renewing", "__init__"},
         # What the parts do when the host goes and comes back.
         "farewell": BELOW_ADAPTERS | {"settings", "adapters", "loops", "parts"},
         "app": BELOW_ADAPTERS | {"settings", "adapters", "loops", "parts", "farewell", "__init__"},
@@ -234,6 +238,7 @@ THIRD_PARTY: dict[str, dict[str, set[str]]] = {
         "loops": {"structlog", "tenacity"},
         "serving": {"structlog"},
         "following": {"structlog"},
+        "renewing": {"structlog"},
         # psutil: who has our port.
         "proxy": {"h11", "psutil"},
         "workers": {"httpx", "psutil", "xllamacpp"},

@@ -15,14 +15,13 @@ from journeyman.loops.certificate_loop import CertificateLoop
 from journeyman.loops.token_loop import TokenLoop
 from journeyman.model.resources import FLEET_NODES
 from journeyman.ports import Clock, Collection
+from journeyman.renewing import RenewalLoop
 from journeyman.settings import Settings
 
 NODES = Collection(FLEET_NODES.group, FLEET_NODES.version, FLEET_NODES.plural)
 
 
-def renewal_of(
-    settings: Settings, plane: HttpControlPlane, clock: Clock, node: str
-) -> CertificateLoop | TokenLoop:
+def renewal_of(settings: Settings, plane: HttpControlPlane, clock: Clock, node: str) -> RenewalLoop:
     """The loop for this node.  A file elsewhere is somebody else's to renew.
 
     Args:

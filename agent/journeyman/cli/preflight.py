@@ -11,26 +11,12 @@ from dataclasses import asdict
 import click
 
 from journeyman.cli.output import print_json
-from journeyman.cli.setting_flags import flags_for
+from journeyman.cli.setting_flags import CLIENT, flags_for
 from journeyman.preflight import Findings, preflight
 from journeyman.settings import Loaded, Settings
 
 NOT_READY = 1
-flags = flags_for(
-    (
-        "state_root",
-        "server",
-        "token_file",
-        "ca_file",
-        "certificate_file",
-        "kubeconfig",
-        "context",
-        "namespace",
-        "task_namespaces",
-        "node_name",
-        "node_labels",
-    )
-)
+flags = flags_for((*CLIENT, "task_namespaces", "node_name", "node_labels"))
 
 
 @click.command(epilog="Example: journeyman preflight --kubeconfig node.kubeconfig --node-name desk")

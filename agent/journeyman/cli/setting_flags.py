@@ -59,18 +59,11 @@ setting_flags = flags_for(tuple(name for name in Settings.model_fields if name n
 # What it takes to find the agent of this host.
 local_flags = flags_for(("state_root",))
 # What it takes to speak to a control plane.
-client_flags = flags_for(
-    (
-        "state_root",
-        "server",
-        "token_file",
-        "ca_file",
-        "certificate_file",
-        "kubeconfig",
-        "context",
-        "namespace",
-    )
+CLIENT = (
+    *("state_root", "server", "token_file", "ca_file", "certificate_file"),
+    *("kubeconfig", "context", "namespace"),
 )
+client_flags = flags_for(CLIENT)
 
 
 def _flag(name: str) -> Decorator:

@@ -14,12 +14,11 @@ from typing import Protocol
 import structlog
 
 from journeyman.core.certificate_request import Stage, approval_command, renewal_time
-from journeyman.core.credential_condition import told_of
-from journeyman.core.gates.conditions import Told
 from journeyman.enrolment import Enrolment
-from journeyman.errors import CertificateError, ControlPlaneError, HostError, JourneymanError, PendingError
+from journeyman.errors import CertificateError, HostError, PendingError
 from journeyman.model.certificate import CertificateFacts
 from journeyman.ports import Certificates, Clock
+from journeyman.renewing import RenewalLoop
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +35,7 @@ class Keeper(Protocol):
         ...
 
 
-class CertificateLoop:
+class CertificateLoop(RenewalLoop):
     """Looks at the certificate from time to time.
 
     Args:
@@ -62,36 +61,13 @@ class CertificateLoop:
         fraction: float,
         interval_seconds: float,
     ) -> None:
+        super().__init__(clock, interval_seconds, "client certificate")
         self._enrolment = enrolment
         self._certificates = certificates
         self._keeper = keeper
-        self._clock = clock
         self._offset_seconds = offset_seconds
         self._prove = prove
         self._fraction = fraction
-        self._interval_seconds = interval_seconds
-        self._problem: JourneymanError | None = None
-        self._said = ""
-
-    @property
-    def problem(self) -> str:
-        """Why the last try to renew it came to nothing; empty where it did not."""
-        return str(self._problem or "")
-
-    def told(self) -> tuple[Told, ...]:
-        """What the control plane is told about it."""
-        return told_of("client certificate", self._problem)
-
-    async def run(self) -> None:
-        """Looks for ever; a renewal that fails is tried again at the next look."""
-        while True:
-            try:
-                await self.look()
-                self._problem = None
-            except (ControlPlaneError, HostError) as error:
-                self._problem = error
-                self._log_once(error)
-            await self._clock.sleep(self._interval_seconds)
 
     async def look(self) -> None:
         """Renews the certificate if it is due.
@@ -127,9 +103,3 @@ class CertificateLoop:
             raise HostError(
                 "the file of our client certificate holds none", "Join again with --csr."
             ) from error
-
-    def _log_once(self, error: JourneymanError) -> None:
-        """An approval may take days, and a look a minute says the same each time."""
-        if str(error) != self._said:
-            self._said = str(error)
-            log.warning("certificate_renewal_failed", error=str(error))

@@ -12,11 +12,10 @@ from typing import Any, Protocol
 
 import structlog
 
-from journeyman.core.credential_condition import told_of
-from journeyman.core.gates.conditions import Told
 from journeyman.core.service_account_token import account_token, token_in
-from journeyman.errors import ControlPlaneError, HostError, JourneymanError
+from journeyman.errors import ControlPlaneError
 from journeyman.ports import Clock, JsonObject
+from journeyman.renewing import RenewalLoop
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +32,7 @@ class TokenApi(Protocol):
         ...
 
 
-class TokenLoop:
+class TokenLoop(RenewalLoop):
     """Looks at the token from time to time.
 
     Args:
@@ -53,33 +52,10 @@ class TokenLoop:
         write: Callable[[str], None],
         interval_seconds: float,
     ) -> None:
+        super().__init__(clock, interval_seconds)
         self._api = api
-        self._clock = clock
         self._read = read
         self._write = write
-        self._interval_seconds = interval_seconds
-        self._renews = ""
-        self._problem: JourneymanError | None = None
-
-    @property
-    def problem(self) -> str:
-        """Why the last try to renew it came to nothing; empty where it did not."""
-        return str(self._problem or "")
-
-    def told(self) -> tuple[Told, ...]:
-        """What the control plane is told about it."""
-        return told_of(self._renews, self._problem)
-
-    async def run(self) -> None:
-        """Looks for ever; a renewal that fails is tried again at the next look."""
-        while True:
-            try:
-                await self.look()
-                self._problem = None
-            except (ControlPlaneError, HostError) as error:
-                self._problem = error
-                log.warning("token_renewal_failed", error=str(error))
-            await self._clock.sleep(self._interval_seconds)
 
     async def look(self) -> None:
         """Renews the token if it is due.  Raises ControlPlaneError and HostError."""
