@@ -176,7 +176,9 @@ class LaneClient:
             except _SignalledError:
                 continue
             except HostError:
-                if not self._answered or time.monotonic() > deadline:
+                # Where its folder is gone, too, the agent was taken away and will not come back.
+                is_over = time.monotonic() > deadline or not os.path.isdir(self._root)
+                if not self._answered or is_over:
                     raise
                 if not told:
                     self._tell(f"{self.job_id} waits for the agent to come back")
